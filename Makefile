@@ -1,0 +1,39 @@
+# `make demo` and `make test` need Python 3.11+ and a package index, nothing else.
+PYTHON ?= python3
+VENV   ?= .venv
+PIP    := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+TORCH  := $(shell grep '^torch==' constraints.txt)
+
+.PHONY: demo test lint types check clean
+
+demo: $(VENV)/.demo
+	$(VENV)/bin/ssdg demo
+
+test: $(VENV)/.dev lint types check
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/.dev
+	$(VENV)/bin/mypy
+
+check: $(VENV)/.dev
+	$(VENV)/bin/pytest -n 2 --dist worksteal
+
+$(VENV)/.torch: constraints.txt
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) $(TORCH) setuptools
+	touch $@
+
+# The package's own build environment must not pull another torch: --no-build-isolation.
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	$(PIP) --no-build-isolation -e '.[demo]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml
+	$(PIP) --no-build-isolation -e '.[demo,pretrained,dev]'
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,3 @@
+"""Semi-supervised domain generalization in PyTorch."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Images into sets: reading, decoding once, sampling, augmenting."""

@@ -1,0 +1,45 @@
+"""The truth of unlabeled and target domains, where it is known. For the auditor and the evaluator only.
+
+No module under `ssdg.methods`, `ssdg.losses` or `ssdg.models` may import this one; a test walks the imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sets import ImageTable, LabeledSet, Task
+
+UNKNOWN = -1  # the class index of an image whose truth nobody told, or that belongs to no class
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The unseen domain: images, their names for the prediction file, their classes where known."""
+
+    name: str
+    images: ImageTable
+    paths: tuple[str, ...]
+    y: NDArray[np.int64]  # UNKNOWN where not known
+
+    @property
+    def is_labeled(self) -> bool:
+        """Whether accuracy can be measured: every image has a known class."""
+        return len(self.y) > 0 and bool((self.y != UNKNOWN).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What the engine holds: the task that methods see, and what they may not see."""
+
+    task: Task
+    domains: tuple[str, ...]  # names by domain index
+    target: Target | None = None
+    validation: LabeledSet | None = None  # held-out images of the labeled domain
+    truth: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per unlabeled domain, for reports
+    unreadable: tuple[tuple[str, str], ...] = ()  # (path, reason)
+    fingerprint: str = ""

@@ -1,0 +1,1 @@
+"""Time and disk: the training loop, stages, checkpoints, events."""

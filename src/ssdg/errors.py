@@ -1,0 +1,24 @@
+"""The one exception that is the user's to repair."""
+
+
+class UserError(ValueError):
+    """Something the user gave cannot be used.
+
+    The message is one sentence: what was given, what is allowed, what to do.
+    The command line prints it without a traceback and exits with code 2.
+    """
+
+
+def suggest(word: str, choices: list[str] | tuple[str, ...]) -> str:
+    """A ` (did you mean 'x'?)` for the nearest of `choices`, or nothing when none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word.lower(), [c.lower() for c in choices], n=1, cutoff=0.6)
+    if not near:
+        return ""
+    return f" (did you mean '{next(c for c in choices if c.lower() == near[0])}'?)"
+
+
+def unknown(what: str, given: str, choices: list[str] | tuple[str, ...]) -> UserError:
+    """The error for a name that is not among `choices`."""
+    return UserError(f"unknown {what} '{given}'{suggest(given, choices)}; choose from {', '.join(choices)}")

@@ -1,0 +1,1 @@
+"""Losses and schedules as pure functions of tensors and floats."""

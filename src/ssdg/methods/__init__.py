@@ -1,0 +1,1 @@
+"""Training methods, one file each, in a registry."""

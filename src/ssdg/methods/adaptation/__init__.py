@@ -1,0 +1,1 @@
+"""Domain adaptation methods: labeled source, unlabeled target."""

@@ -1,0 +1,1 @@
+"""Networks: backbones, heads, and layers that train in a special way."""
