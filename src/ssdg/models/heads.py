@@ -1,0 +1,67 @@
+"""Classifiers on top of pooled features.
+
+Heads compute in float32 also under autocast: their products are small next to a backbone's, and the losses
+compare probabilities of heads that differ little.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import UserError
+from .parts import full_precision
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """Autocast off for the device of `x`; nothing where it is off, which keeps exported graphs plain."""
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+
+
+class LinearHead(nn.Linear):
+    """Logits W x + b, initialised by PyTorch: uniform within ±1/√in_features, so two heads differ."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (B, in_features) to logits (B, out_features)."""
+        with without_autocast(x):
+            return super().forward(full_precision(x))
+
+
+def linear_head(num_features: int, num_classes: int, hidden: tuple[int, ...] = ()) -> nn.Module:
+    """One linear layer, or with `hidden` widths a perceptron with ReLUs between (a domain discriminator)."""
+    if not hidden:
+        return LinearHead(num_features, num_classes)
+    widths = (num_features, *hidden)
+    layers: list[nn.Module] = []
+    for i in range(len(hidden)):
+        layers += [LinearHead(widths[i], widths[i + 1]), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, LinearHead(widths[-1], num_classes))
+
+
+class CosineHead(nn.Module):
+    """Logits cos(x, w_k) / temperature, with no bias.
+
+    With `unit_weights=False` only features have length 1, as in MME (Saito et al., 2019): w_k x / (|x| T).
+    Weights start uniform within ±1/√num_features, like those of `LinearHead`.
+    """
+
+    def __init__(
+        self, num_features: int, num_classes: int, temperature: float = 0.05, unit_weights: bool = True
+    ) -> None:
+        super().__init__()
+        if temperature <= 0:
+            raise UserError(f"the temperature of a cosine head is positive, not {temperature}")
+        self.temperature = temperature
+        self.unit_weights = unit_weights
+        bound = num_features**-0.5
+        self.weight = nn.Parameter(torch.empty(num_classes, num_features).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (B, num_features) to logits (B, num_classes)."""
+        with without_autocast(x):
+            weight = F.normalize(self.weight) if self.unit_weights else self.weight
+            return F.linear(F.normalize(full_precision(x)), weight) / self.temperature

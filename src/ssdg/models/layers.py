@@ -1,0 +1,163 @@
+"""Layers that train in a special way: style confusor, gradient reversal, moving average of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ..errors import UserError
+from .parts import full_precision
+
+
+def confuse_style(
+    features: Tensor, shuffled: Tensor, mix: Tensor, *, eps: float = 1e-6, detach: bool = False
+) -> Tensor:
+    """Give each sample's map a style between its own and that of sample `shuffled[i]`.
+
+    Equations transformation_params and transform of the paper, for every sample and channel:
+    β = λμ + (1-λ)μ̃, γ = λσ + (1-λ)σ̃, F̂ = γ (F - μ) / (σ + ε) + β.
+
+    `features` (B, C, h, w); `shuffled` (B,) a permutation of the batch; `mix` (B,) λ in [0, 1].
+    σ is the biased standard deviation over the h·w positions: it is that of instance normalisation, which the
+    paper calls the style, and it is defined (zero) for a map of one position.
+    With `detach`, no gradient flows through μ and σ. Statistics are in float32 or better; the result has the
+    dtype of `features`.
+    """
+    if features.ndim != 4:
+        raise UserError(f"style confusion needs maps of shape (B, C, h, w), not {tuple(features.shape)}")
+    maps = full_precision(features)
+    variance, mean = torch.var_mean(maps, (2, 3), correction=0, keepdim=True)
+    # The root has an infinite slope at zero: a dead channel counts as one of deviation ε, with no gradient.
+    deviation = variance.clamp_min(eps**2).sqrt()
+    if detach:
+        mean, deviation = mean.detach(), deviation.detach()
+    lam = mix.to(maps).view(-1, 1, 1, 1)
+    beta = lam * mean + (1 - lam) * mean[shuffled]
+    gamma = lam * deviation + (1 - lam) * deviation[shuffled]
+    return torch.addcmul(beta, maps - mean, gamma / (deviation + eps)).to(features.dtype)
+
+
+class StyleConfusor(nn.Module):
+    """`confuse_style` with a fresh permutation and λ ~ Beta(alpha, alpha) per sample; identity in evaluation.
+
+    `probability` is that of a batch to be confused at all. Draws come from torch's global CPU generator,
+    whatever the device of the features. It has no parameters.
+    """
+
+    def __init__(
+        self, alpha: float = 0.5, probability: float = 1.0, eps: float = 1e-6, detach: bool = False
+    ) -> None:
+        super().__init__()
+        if alpha <= 0 or eps <= 0 or not 0 <= probability <= 1:
+            raise UserError(
+                f"a style confusor needs alpha > 0, eps > 0 and probability in [0, 1], "
+                f"not alpha={alpha}, eps={eps}, probability={probability}"
+            )
+        self.alpha, self.probability, self.eps, self.detach = alpha, probability, eps, detach
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, C, h, w) to the same shape and dtype."""
+        if not self.training or (self.probability < 1 and torch.rand(()).item() >= self.probability):
+            return features
+        size = len(features)
+        # float64: a Beta of small alpha lives near 0 and 1
+        alpha = torch.full((size,), self.alpha, dtype=torch.float64)
+        mix = torch.distributions.Beta(alpha, alpha).sample().to(features.device)
+        shuffled = torch.randperm(size).to(features.device)
+        return confuse_style(features, shuffled, mix, eps=self.eps, detach=self.detach)
+
+    def extra_repr(self) -> str:
+        """The settings, for `print(net)`."""
+        return f"alpha={self.alpha}, probability={self.probability}, eps={self.eps}, detach={self.detach}"
+
+
+@dataclass
+class StyleHook:
+    """A forward hook that passes a stage's output through `layer`, in the mode of that stage.
+
+    The hook is an object and not a closure, so that a network with styles can be pickled and deep-copied.
+    """
+
+    layer: nn.Module
+
+    def __call__(self, stage: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        """The new output of the stage."""
+        self.layer.train(stage.training)
+        return self.layer(output)  # type: ignore[no-any-return]
+
+
+def attach_style(backbone: nn.Module, make_confusor: Callable[[], nn.Module]) -> list[RemovableHandle]:
+    """Put a new layer after each of the backbone's `style_stages`; `handle.remove()` takes one off again.
+
+    The layers sit in forward hooks: keys of the state dict and parameters of the backbone stay as they were,
+    so a layer with parameters of its own is refused.
+    """
+    handles = []
+    stages: tuple[nn.Module, ...] = backbone.style_stages  # type: ignore[assignment]
+    for stage in stages:
+        layer = make_confusor()
+        if layer.state_dict():
+            raise UserError(
+                f"{type(layer).__name__} has state of its own and cannot be attached as a style layer"
+            )
+        handles.append(stage.register_forward_hook(StyleHook(layer)))
+    return handles
+
+
+class _ReverseGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, coefficient: float) -> Tensor:
+        ctx.coefficient = coefficient
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return -ctx.coefficient * grads[0], None
+
+
+def reverse_gradient(x: Tensor, coefficient: float = 1.0) -> Tensor:
+    """`x` itself; its gradient comes back times -coefficient (the layer of DANN, Ganin et al., 2016)."""
+    out: Tensor = _ReverseGradient.apply(x, coefficient)  # type: ignore[no-untyped-call]
+    return out
+
+
+class EMA(nn.Module):
+    """An exponential moving average of a network: θ' ← d θ' + (1 - d) θ at each `update`.
+
+    It starts as an exact copy of the network, so early averages lean on the start: pass a smaller `decay` to
+    `update` while warming up. Buffers (batch-norm statistics) are averaged like parameters; those of integers
+    are copied. The average takes no gradient and stays in evaluation mode, whatever `train()` says.
+    """
+
+    def __init__(self, net: nn.Module, decay: float = 0.999) -> None:
+        super().__init__()
+        if not 0 <= decay <= 1:
+            raise UserError(f"the decay of a moving average lies in [0, 1], not {decay}")
+        self.decay = decay
+        self.average = deepcopy(net).requires_grad_(False).eval()
+
+    @torch.no_grad()
+    def update(self, net: nn.Module, decay: float | None = None) -> None:
+        """Move towards `net`, by the decay given here or else the one given at the start."""
+        keep = self.decay if decay is None else decay
+        now = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+        for name, mine in [*self.average.named_parameters(), *self.average.named_buffers()]:
+            if mine.is_floating_point():
+                mine.lerp_(now[name].to(mine.dtype), 1 - keep)
+            else:
+                mine.copy_(now[name])
+
+    def train(self, mode: bool = True) -> EMA:
+        """Set the mode of this wrapper only; the average stays in evaluation mode."""
+        self.training = mode
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the averaged network says of `x`."""
+        return self.average(x)  # type: ignore[no-any-return]

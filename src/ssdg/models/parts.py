@@ -1,0 +1,64 @@
+"""What the backbones share: normalisation and size of images, pooling, initialisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class Normalize(nn.Module):
+    """(x - mean) / std per RGB channel; it adds no key to the state dict of the network it sits in."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) in [0, 1] to the range the weights were trained on."""
+        return (x - self.mean) / self.std
+
+
+def check_images(x: Tensor, name: str, *, smallest: int, only: bool = False) -> None:
+    """Refuse what is not a batch of RGB images of at least (`only`: of exactly) `smallest` pixels a side."""
+    if x.ndim != 4 or x.shape[1] != 3:
+        raise UserError(f"backbone '{name}' takes images of shape (B, 3, H, W), not {tuple(x.shape)}")
+    height, width = int(x.shape[2]), int(x.shape[3])
+    wrong = (height, width) != (smallest, smallest) if only else min(height, width) < smallest
+    if wrong:
+        allowed = "only" if only else "at least"
+        raise UserError(
+            f"backbone '{name}' takes images of {allowed} {smallest}x{smallest} px, not {height}x{width}; "
+            f"set the image size to {smallest}{'' if only else ' or more'}, or choose another backbone"
+        )
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """Half-precision tensors, as autocast makes them, in float32; others as they are."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def mean_pool(maps: Tensor) -> Tensor:
+    """The mean over positions of (B, C, h, w), summed in float32 also under autocast: (B, C)."""
+    return full_precision(maps).mean((2, 3))
+
+
+def initialize(net: nn.Module) -> None:
+    """He-normal convolutions (fan out), zero biases, batch norms as the identity."""
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_parameters()
