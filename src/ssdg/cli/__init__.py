@@ -1,0 +1,66 @@
+"""The command line. Each command imports what it needs when it runs, so that help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cyclopts import App, CycloptsError
+
+from ..errors import UserError
+
+USER_MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
+
+app = App(
+    name="ssdg",
+    help="Semi-supervised domain generalization: one labeled domain, unlabeled images from others, "
+    "a classifier for a domain it has never seen.",
+    version_flags=["--version"],
+)
+app.command("ssdg.cli.demo:demo", name="demo")
+app.command("ssdg.cli.train:train", name="train")
+app.command("ssdg.cli.train:resume", name="resume")
+app.command("ssdg.cli.use:evaluate", name="evaluate")
+app.command("ssdg.cli.use:predict", name="predict")
+app.command("ssdg.cli.listing:methods", name="methods")
+app.command("ssdg.cli.data:app", name="data")
+
+
+def main(words: list[str] | None = None) -> None:
+    """Run a command; a user's mistake is one sentence on stderr and exit code 2."""
+    sys.exit(call(sys.argv[1:] if words is None else words))
+
+
+def call(words: list[str]) -> int:
+    """Run a command and return its exit code."""
+    try:
+        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except UserError as error:
+        return complain(str(error), USER_MISTAKE)
+    except CycloptsError as error:
+        return complain(" ".join(str(error).split()), USER_MISTAKE)
+    except KeyboardInterrupt:
+        return complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has gone, as `ssdg ... | head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        return complain(disk_sentence(error), USER_MISTAKE)
+    return code if isinstance(code, int) else 0
+
+
+def complain(sentence: str, code: int) -> int:
+    """Say what is wrong on stderr."""
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), sentence))
+    return code
+
+
+def disk_sentence(error: OSError) -> str:
+    """A full disk, a read-only folder and the like."""
+    where = f" '{error.filename}'" if error.filename else ""
+    return f"cannot read or write{where}: {error.strerror}; free space, change its permissions or give another folder"

@@ -1,0 +1,182 @@
+"""What a run looks like on a terminal: a bar with the time left, a line per epoch; plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+
+from ..config import RunConfig
+from ..data.hidden import Problem
+from ..engine.events import Event
+
+
+class Display:
+    """Listens to a run's events."""
+
+    def __init__(self, folder: Path, *, quiet: bool = False) -> None:
+        self.console = Console(quiet=quiet, highlight=False)
+        self.folder = folder
+        self.bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps · {task.fields[left]} left"),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.clock = TimeLeft()
+
+    def __enter__(self) -> Display:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def announce(self, config: RunConfig, problem: Problem) -> None:
+        """What is trained on what."""
+        say, task = self.console.print, problem.task
+        others = ", ".join(f"{name} ({len(images):,})" for name, images in task.unlabeled.items()) or "none"
+        say(f"[bold]{config.method}[/bold] · preset {config.preset} · seed {config.seed} · {len(task.classes)} classes")
+        say(f"  labeled    {problem.domains[0]} ({len(task.labeled):,} images)")
+        say(f"  unlabeled  {others}")
+        if problem.target is not None:
+            known = "" if problem.target.is_labeled else ", to be predicted"
+            say(f"  unseen     {problem.target.name} ({len(problem.target.images):,}{known})")
+        say(f"  network    {config.backbone}, weights {config.weights}, {config.size} px, {config.precision}")
+        say(f"  folder     {self.folder}")
+        for path, reason in problem.unreadable[:5]:
+            say(f"  [yellow]left out[/yellow]   {path}: {reason}")
+        if len(problem.unreadable) > 5:
+            say(f"  [yellow]left out[/yellow]   {len(problem.unreadable):,} files in all, listed in unreadable.tsv")
+
+    def hear(self, event: Event) -> None:
+        """Show an event of the engine."""
+        show = getattr(self, f"_on_{event['event']}", None)
+        if show is not None:
+            show(event)
+
+    def _on_start(self, event: Event) -> None:
+        self.clock.expect(event["stages"])
+        self.task = self.bar.add_task("starting", total=self.clock.total, left="-")
+
+    def _on_step(self, event: Event) -> None:
+        self.clock.tick(event)
+        self.bar.update(
+            self.task,
+            completed=self.clock.done,
+            description=f"cycle {event['round']} · {event['key']}",
+            left=duration(self.clock.left),
+        )
+
+    def _on_epoch(self, event: Event) -> None:
+        losses = [f"{k} {v:.3f}" for k, v in event.items() if isinstance(v, float) and k != "time"]
+        scores = [f"{name} {event[name][-1]:.2f} %" for name in ("validation", "target") if name in event]
+        place = f"cycle {event['round']} · {event['key']} · epoch {event['epoch']}/{event['epochs']}"
+        self.console.print(f"{place:<44} {'  '.join([*losses, *scores])}")
+
+    def _on_trained(self, event: Event) -> None:
+        self.clock.finish(event)
+
+    def _on_labeled(self, event: Event) -> None:
+        for name, row in event["domains"].items():
+            right = ""
+            if row.get("accuracy") is not None:
+                right = f", {row['accuracy']:.2f} % right"
+                if row["kept"] < row["images"] and row["kept_accuracy"] is not None:
+                    right += f" ({row['kept_accuracy']:.2f} % of the kept)"
+            place = f"cycle {event['round']} · {event['key']} labels {name}"
+            self.console.print(f"[cyan]{place:<44}[/cyan] kept {row['kept']:,} of {row['images']:,}{right}")
+
+    def conclude(self, result: dict[str, Any]) -> None:
+        """The numbers in the end."""
+        self.bar.stop()
+        for name, title in (("target", f"unseen {result['task']['target']}"), ("validation", "held-out labeled")):
+            if name in result:
+                self.console.print(score_table(title, result[name]))
+        self.console.print(f"{result['seconds']:.0f} s of training; all numbers in {self.folder / 'result.json'}")
+
+
+def score_table(title: str, scores: dict[str, Any]) -> Table:
+    """Final and last-five accuracies of each network and of their mean."""
+    table = Table(title=f"accuracy on {title}, %", title_justify="left", title_style="bold")
+    table.add_column("")
+    columns = list(scores["final"])
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    table.add_row("last epoch", *(f"{scores['final'][c]:.2f}" for c in columns))
+    mean_of = f"mean of last {scores['epochs_averaged']} epochs"
+    table.add_row(mean_of, *(f"{scores['last_five'][c]:.2f}" for c in columns))
+    return table
+
+
+class TimeLeft:
+    """Steps to come, weighed by how long a step of their kind has taken so far."""
+
+    def __init__(self) -> None:
+        self.planned: dict[tuple[str, int], int] = {}
+        self.at: dict[tuple[str, int], int] = {}
+        self.pace: dict[str, float] = {}  # seconds per step by kind of stage
+        self.mark: tuple[tuple[str, int], int, float] | None = None
+
+    @property
+    def total(self) -> int:
+        """Steps of the whole run."""
+        return sum(self.planned.values())
+
+    @property
+    def done(self) -> int:
+        """Steps behind us."""
+        return sum(self.at.values())
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go, or None before anything is known."""
+        if not self.pace:
+            return None
+        usual = sum(self.pace.values()) / len(self.pace)
+        to_go = {stage: steps - self.at.get(stage, 0) for stage, steps in self.planned.items()}
+        return sum(steps * self.pace.get(kind_of(stage[0]), usual) for stage, steps in to_go.items())
+
+    def expect(self, stages: list[dict[str, Any]]) -> None:
+        """The plan."""
+        self.planned = {(s["key"], s["round"]): s["steps"] for s in stages}
+
+    def tick(self, event: Event) -> None:
+        """A step has been done."""
+        stage, now = (event["key"], event["round"]), time.monotonic()
+        if self.mark is not None and self.mark[0] == stage and event["step"] > self.mark[1]:
+            fresh = (now - self.mark[2]) / (event["step"] - self.mark[1])
+            kind = kind_of(stage[0])
+            self.pace[kind] = 0.8 * self.pace.get(kind, fresh) + 0.2 * fresh
+        self.mark = (stage, event["step"], now)
+        self.at[stage] = event["step"]
+
+    def finish(self, event: Event) -> None:
+        """A stage is over; its real length replaces the planned one."""
+        stage = (event["key"], event["round"])
+        self.at[stage] = self.planned[stage] = event["steps"]
+
+
+def kind_of(key: str) -> str:
+    """`apl/sketch` and `apl/photo` take alike."""
+    return key.split("/")[0]
+
+
+def duration(seconds: float | None) -> str:
+    """`3:05:09`, `12:30`, or `-` when unknown."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,41 @@
+"""`ssdg methods`."""
+
+from __future__ import annotations
+
+import json
+
+
+def methods(*, json_: bool = False) -> None:
+    """List the methods that can be trained.
+
+    Parameters
+    ----------
+    json_
+        Print JSON: name, family, paper, needs, summary and settings of each method.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..methods import METHODS
+
+    rows = sorted(METHODS.values(), key=lambda m: (m.family, m.name))
+    if json_:
+        told = [
+            {
+                "name": m.name,
+                "family": m.family,
+                "paper": m.paper,
+                "needs": list(m.needs),
+                "summary": m.summary,
+                "settings": m.settings().model_dump(mode="json"),
+            }
+            for m in rows
+        ]
+        print(json.dumps(told, indent=2))
+        return
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("method", "family", "needs", "what it does", "paper"):
+        table.add_column(column, overflow="fold")
+    for m in rows:
+        table.add_row(m.name, m.family, ", ".join(m.needs) or "-", m.summary, m.paper)
+    Console().print(table)

@@ -1,0 +1,208 @@
+"""`ssdg train` and `ssdg resume`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from ..errors import UserError
+
+if TYPE_CHECKING:
+    from ..config import RunConfig
+    from ..data.hidden import Problem
+    from ..engine.machine import Machine
+
+Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
+
+
+def train(
+    *words: str,
+    data: str | None = None,
+    labeled: str | None = None,
+    unlabeled: Several = None,
+    target: str | None = None,
+    method: str | None = None,
+    preset: str | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    dry_run: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    cache: Path | None = None,
+    save_seconds: float = 30.0,
+) -> int:
+    """Train a method, or go on with a run that was stopped: the same command continues.
+
+    Parameters
+    ----------
+    words
+        A YAML file of settings and any number of key=value settings, such as cycles=2 labeler.epochs=5.
+    data
+        A benchmark's folder or zip, or 'digits' (embedded). Leave out to train on folders of your own.
+    labeled
+        The labeled domain of --data, or a folder with one sub-folder per class.
+    unlabeled
+        Unlabeled domains of --data (default: all the others), or folders of images in any shape.
+    target
+        The unseen domain of --data, or a folder: with class sub-folders it is scored, flat it is predicted.
+    method
+        What to train; `ssdg methods` lists them.  [default: eid]
+    preset
+        paper, release or quick.  [default: paper]
+    seed
+        Of everything random.  [default: 0]
+    out
+        The run's folder.  [default: runs/METHOD-LABELED-TARGET-SEED]
+    dry_run
+        Touch every phase with two small batches in a temporary folder, then stop.
+    device
+        auto, cpu or cuda.
+    threads
+        CPU threads; results repeat bit for bit for the same number.  [default: all cores]
+    cache
+        Where decoded images are kept.  [default: $SSDG_CACHE or ~/.cache/ssdg]
+    save_seconds
+        Least time between two checkpoints.
+    """
+    from ..config import merge, parse_overrides, read_yaml
+
+    # `--unlabeled a b key=value` reaches us as three domains: settings and files are told from names here.
+    domains = [word for word in unlabeled or [] if "=" not in word]
+    settings = [word for word in [*words, *(unlabeled or [])] if "=" in word]
+    given: dict[str, Any] = {}
+    for word in words:
+        if "=" not in word:
+            given = merge(given, read_yaml(Path(word)))
+    named = {"data": data, "labeled": labeled, "unlabeled": domains or None, "target": target}
+    named |= {"method": method, "preset": preset, "seed": seed}
+    given = merge(given, {name: value for name, value in named.items() if value is not None})
+    given = merge(given, parse_overrides(settings))
+    return start(given, out, dry_run, Options(device, threads, cache, save_seconds))
+
+
+def resume(
+    run: Path,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    cache: Path | None = None,
+    save_seconds: float = 30.0,
+) -> int:
+    """Go on with the run in a folder, with the settings it was started with.
+
+    Parameters
+    ----------
+    run
+        The run's folder.
+    device
+        auto, cpu or cuda.
+    threads
+        CPU threads.
+    cache
+        Where decoded images are kept.
+    save_seconds
+        Least time between two checkpoints.
+    """
+    path = run / "run.json"
+    if not path.exists():
+        raise UserError(f"'{run}' is not a run folder (it has no run.json); start one with ssdg train --out {run}")
+    given = json.loads(path.read_text(encoding="utf-8"))["config"]
+    return start(given, run, False, Options(device, threads, cache, save_seconds))
+
+
+@dataclass(frozen=True)
+class Options:
+    """What changes where and when things are computed, but not what."""
+
+    device: str = "auto"
+    threads: int | None = None
+    cache: Path | None = None
+    save_seconds: float = 30.0
+
+
+def start(given: dict[str, Any], out: Path | None, dry_run: bool, options: Options) -> int:
+    """Open the data, train, show; returns the exit code."""
+    from ..engine.loop import NotFinite, Stopped
+    from . import FAILED, INTERRUPTED, complain
+
+    config, problem, machine = prepare(given, options, dry_run)
+    folder = out or default_folder(config)
+    try:
+        with TemporaryDirectory() as temporary:
+            execute(config, problem, machine, Path(temporary) if dry_run else folder, options)
+    except Stopped:
+        return complain(f"stopped; continue with: ssdg resume {shlex.quote(str(folder))}", INTERRUPTED)
+    except NotFinite as error:
+        return complain(str(error), FAILED)
+    if dry_run and machine.is_main:
+        print("dry run passed: every phase ran; nothing was kept")
+    return 0
+
+
+def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[RunConfig, Problem, Machine]:
+    """Settings, images and machine of a run."""
+    import torch
+
+    from ..engine.machine import start_machine
+    from ..engine.open import default_cache, open_run
+    from ..engine.rehearsal import rehearse
+
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    given = with_full_paths(given)
+    config, problem = open_run(given, options.cache or default_cache(), device=options.device)
+    if dry_run:
+        config, problem = rehearse(config, problem)
+    return config, problem, start_machine(options.device, config.precision)
+
+
+def execute(
+    config: RunConfig, problem: Problem, machine: Machine, folder: Path, options: Options
+) -> dict[str, Any]:
+    """Train in the folder with a display on this terminal."""
+    from ..engine.run import run
+    from .display import Display
+
+    with Display(folder, quiet=not machine.is_main) as display:
+        display.announce(config, problem)
+        result = run(
+            config,
+            problem,
+            folder,
+            machine,
+            listeners=(display.hear,),
+            save_seconds=options.save_seconds,
+            about={"command": shlex.join(["ssdg", *sys.argv[1:]])},
+        )
+        display.conclude(result)
+    return result
+
+
+def with_full_paths(given: dict[str, Any]) -> dict[str, Any]:
+    """Folders as absolute paths, so that a run can be resumed from anywhere."""
+    from ..engine.open import EMBEDDED
+
+    full = dict(given)
+    if full.get("data") is not None:
+        if full["data"] != EMBEDDED:
+            full["data"] = str(Path(str(full["data"])).absolute())
+        return full
+    for key in ("labeled", "target"):
+        if full.get(key) is not None:
+            full[key] = str(Path(str(full[key])).absolute())
+    if full.get("unlabeled") is not None:
+        full["unlabeled"] = [str(Path(str(p)).absolute()) for p in full["unlabeled"]]
+    return full
+
+
+def default_folder(config: RunConfig) -> Path:
+    """runs/METHOD-LABELED-TARGET-SEED: the same command finds its run again."""
+    parts = [config.method, Path(config.labeled).name, Path(config.target or "none").name, f"seed{config.seed}"]
+    return Path("runs") / "-".join(parts)

@@ -1,0 +1,167 @@
+"""The typed configuration of a run: presets, a YAML file, key=value overrides, refusals that repair themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError
+
+from .errors import UserError, unknown
+from .methods import find_method
+from .methods.api import Method, Settings
+
+Kind = Literal["photo", "none"]  # the augmentation of the data: photos are shifted and flipped, digits are not
+Flat = dict[str, Any]
+
+PRESETS: dict[str, str] = {
+    "paper": "exactly the paper's text and values",
+    "release": "the choices of the authors' release where it differs, its label leak excepted",
+    "quick": "small networks and short schedules for two cores",
+}
+# What `quick` changes for every method, by the kind of data.
+QUICK: dict[Kind, Flat] = {
+    "none": {"backbone": "digits-cnn", "weights": "none", "batch": 64, "lr": 0.05},
+    "photo": {"backbone": "efficientnet-lite0", "weights": "imagenet", "size": 96, "batch": 32, "lr": 0.01},
+}
+
+
+class RunConfig(BaseModel):
+    """All that decides a run's numbers. `settings` belongs to the method."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: str = "eid"
+    preset: Literal["paper", "release", "quick"] = "paper"
+    seed: int = Field(0, ge=0, description="of everything random")
+    data: str | None = Field(None, description="a benchmark's folder or zip, or 'digits'; empty for own folders")
+    labeled: str = Field(description="domain (with data) or folder")
+    unlabeled: tuple[str, ...] | None = Field(None, description="domains or folders; empty: all the others")
+    target: str | None = Field(None, description="domain or folder of the unseen domain")
+    backbone: str = "resnet18"
+    weights: str = Field("imagenet", description="none, imagenet or a file")
+    size: int = Field(224, ge=8, le=1024, description="pixels; images are resized to size × size")
+    augment: Kind = "photo"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    settings: SerializeAsAny[Settings]
+
+    @property
+    def hash(self) -> str:
+        """Equal for equal configurations, in any process and wherever the data lie (their contents are the
+        problem's fingerprint): of a path only the last part counts.
+        """
+        text = json.dumps(_last_parts(self.model_dump(mode="json")), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def flat(self) -> Flat:
+        """Run keys and method keys side by side, as a YAML file holds them."""
+        values = self.model_dump(mode="json")
+        return {**{k: v for k, v in values.items() if k != "settings"}, **values["settings"]}
+
+
+def _last_parts(values: Flat) -> Flat:
+    paths = ("data", "labeled", "target", "weights")
+    short = {key: Path(values[key]).name for key in paths if values[key] is not None}
+    if values["unlabeled"] is not None:
+        short["unlabeled"] = [Path(path).name for path in values["unlabeled"]]
+    return {**values, **short}
+
+
+RUN_KEYS = tuple(name for name in RunConfig.model_fields if name != "settings")
+
+
+def resolve(given: Flat, *, kind: Kind, size: int) -> RunConfig:
+    """Defaults, then the preset, then what was given. `kind` and `size` are the data's own."""
+    method = find_method(str(given.get("method", "eid")))
+    preset = str(given.get("preset", "paper"))
+    if preset not in PRESETS:
+        raise unknown("preset", preset, list(PRESETS))
+    for key in given:
+        check_key(key, given[key], method)
+    values: Flat = {"augment": kind, "size": size}
+    if preset == "quick":
+        values = merge(values, _spread(QUICK[kind], method))
+    values = merge(values, method.presets.get(preset, {}))
+    return _validated(merge(values, given), method)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Flat:
+    """`over` on top of `base`, nested mappings included."""
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def parse_overrides(words: Iterable[str]) -> Flat:
+    """`a.b=1` words as nested mappings; values are YAML."""
+    values: Flat = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key:
+            raise UserError(f"'{word}' is not a setting; write key=value, for example epochs=5")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise UserError(f"the value of '{word}' is not valid YAML; quote it") from None
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        values = merge(values, value)
+    return values
+
+
+def read_yaml(path: Path) -> Flat:
+    """The settings in a YAML file."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = str(error).replace("\n", " ")
+        raise UserError(f"{path} cannot be read as YAML settings: {reason}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds no settings; it must be a mapping such as 'method: eid'")
+    return values
+
+
+def check_key(key: str, value: Any, method: Method) -> None:
+    """Refuse a key that neither the run nor the method has."""
+    names = [*RUN_KEYS, *method.settings.model_fields]
+    if key not in names:
+        raise unknown(f"setting of method '{method.name}'", key, sorted(names))
+    if key == "labeler" and not isinstance(value, Mapping):
+        raise UserError(f"labeler={value} is not a group of settings; write for example labeler.epochs=5")
+
+
+def _spread(values: Flat, method: Method) -> Flat:
+    """Give a labeler inside the method the same batch and rate."""
+    if "labeler" not in method.settings.model_fields:
+        return values
+    inner = {k: v for k, v in values.items() if k in Settings.model_fields}
+    return {**values, "labeler": inner}
+
+
+def _validated(values: Flat, method: Method) -> RunConfig:
+    run = {k: v for k, v in values.items() if k in RUN_KEYS}
+    own = {k: v for k, v in values.items() if k not in RUN_KEYS}
+    try:
+        return RunConfig(**run, settings=method.settings.model_validate(own))
+    except ValidationError as error:
+        raise UserError(_sentence(error, own, method)) from None
+
+
+def _sentence(error: ValidationError, own: Flat, method: Method) -> str:
+    first = error.errors()[0]
+    # The labeler's settings are validated inside the method's: their place is told by who has such a field.
+    parts = [str(p) for p in first["loc"]]
+    inner = error.title not in (method.settings.__name__, RunConfig.__name__)
+    key = ".".join(["labeler", *parts] if inner else parts)
+    if first["type"] == "extra_forbidden":
+        choices = sorted(find_method(own.get("apl", "mcd")).settings.model_fields)
+        return str(unknown("setting", key, [f"labeler.{c}" for c in choices] if inner else choices))
+    if first["type"] == "missing":
+        return f"'{key}' is missing; give --{key}"
+    return f"{key}={first['input']!r} is not allowed: {first['msg'].removeprefix('Value error, ')}"

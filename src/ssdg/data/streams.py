@@ -1,0 +1,235 @@
+"""Seeded streams of batches. A batch is a function of (seed, step): to resume is to ask for the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..seeds import derive_seed, numpy_rng, torch_rng
+from .augment import Augment, augment, strong, to_float
+from .sets import (
+    Batch,
+    ImageTable,
+    LabeledBatch,
+    LabeledSet,
+    MixedSet,
+    Rows,
+    UnlabeledBatch,
+    UnlabeledSet,
+    concat_labeled,
+)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """How rows become tensors: augmentation, device, and this process's share of every batch."""
+
+    kind: Augment
+    device: torch.device
+    num_classes: int
+    rank: int = 0
+    world: int = 1
+
+    def share(self, rows: Rows) -> Rows:
+        """This process's part of a batch that all processes draw alike."""
+        return rows[self.rank :: self.world]
+
+    def images(self, table: ImageTable, rows: Rows, *words: object) -> Tensor:
+        """Weakly augmented images in [0, 1], channels last; the randomness comes from `words`."""
+        return augment(self.upload(table, rows), self.kind, torch_rng(*words, self.rank))
+
+    def upload(self, table: ImageTable, rows: Rows) -> Tensor:
+        """uint8 (B, H, W, 3) on the device; pinned on its way to an accelerator."""
+        x = torch.from_numpy(table[rows])
+        if self.device.type == "cuda":
+            x = x.pin_memory()
+        return x.to(self.device, non_blocking=True)
+
+    def small(self, array: NDArray[np.generic]) -> Tensor:
+        """Labels and the like on the device."""
+        return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+
+class Shuffled:
+    """The numbers 0..n-1 in an endless sequence of shuffled passes; any stretch can be asked for."""
+
+    def __init__(self, n: int, seed: int) -> None:
+        if n < 1:
+            raise ValueError("a stream needs at least one image")
+        self.n, self.seed = n, seed
+
+    def stretch(self, start: int, count: int) -> Rows:
+        """Places start .. start+count-1 of the sequence."""
+        first, last = start // self.n, (start + count - 1) // self.n
+        passes = [_shuffle(self.n, self.seed, number) for number in range(first, last + 1)]
+        return np.concatenate(passes)[start - first * self.n :][:count]
+
+
+@lru_cache(maxsize=16)
+def _shuffle(n: int, seed: int, number: int) -> Rows:
+    return numpy_rng(seed, number).permutation(n)
+
+
+@dataclass(frozen=True)
+class LabeledStream:
+    """Batches of a labeled set."""
+
+    data: LabeledSet
+    batch: int
+    seed: int
+    pipeline: Pipeline
+
+    def draw(self, step: int) -> LabeledBatch:
+        """The batch of this step."""
+        return self.rows(Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch), step)
+
+    def rows(self, rows: Rows, step: int) -> LabeledBatch:
+        """These rows as this process's part of the batch."""
+        rows, p = self.pipeline.share(rows), self.pipeline
+        return LabeledBatch(
+            p.images(self.data.images, rows, self.seed, step),
+            p.small(self.data.y[rows]),
+            p.small(self.data.domain[rows]),
+            p.small(self.data.trusted[rows]),
+        )
+
+
+@dataclass(frozen=True)
+class UnionStream:
+    """One shuffled stream of labeled and pseudo-labeled images, handed out as its two parts."""
+
+    data: LabeledSet
+    batch: int
+    seed: int
+    pipeline: Pipeline
+
+    def draw(self, step: int) -> tuple[LabeledBatch, LabeledBatch]:
+        """(trusted, pseudo-labeled) images of this step's batch; either may be empty."""
+        rows = Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch)
+        trusted = self.data.trusted[rows]
+        parts = LabeledStream(self.data, self.batch, self.seed, self.pipeline)
+        other = replace(parts, seed=derive_seed(self.seed, "pseudo"))
+        return parts.rows(rows[trusted], step), other.rows(rows[~trusted], step)
+
+
+@dataclass(frozen=True)
+class UnlabeledStream:
+    """Batches of an unlabeled set, with a strong view if asked."""
+
+    data: UnlabeledSet
+    batch: int
+    seed: int
+    pipeline: Pipeline
+    with_strong: bool = False
+
+    def draw(self, step: int) -> UnlabeledBatch:
+        """The batch of this step."""
+        p = self.pipeline
+        rows = p.share(Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch))
+        x = p.images(self.data.images, rows, self.seed, step)
+        view = None
+        if self.with_strong:
+            view = strong(x, torch_rng(self.seed, step, p.rank, "strong"))
+        return UnlabeledBatch(x, p.small(self.data.domain[rows]), view)
+
+
+@dataclass(frozen=True)
+class MixedStream:
+    """Batches of the intermediate domain (Eq. mixup): a fresh partner and coefficient for every image drawn."""
+
+    data: MixedSet
+    batch: int
+    seed: int
+    pipeline: Pipeline
+
+    def draw(self, step: int) -> LabeledBatch:
+        """The batch of this step, with soft labels unless sets are only joined (X+U)."""
+        a, b = self._sides
+        if self.data.mix == "x+u":
+            return a.draw(step)
+        alpha = self._coefficients(step)
+        return mix_batches(
+            a.draw(step), b.draw(step), alpha, self.data.mix, self.pipeline.num_classes, self._boxes(step)
+        )
+
+    @cached_property
+    def _sides(self) -> tuple[LabeledStream, LabeledStream]:
+        first, second = self.data.base, self.data.clean
+        if self.data.mix == "x+u" or self.data.any_pair:
+            first = second = concat_labeled([self.data.base, self.data.clean])
+        partner = derive_seed(self.seed, "partner")
+        return (
+            LabeledStream(first, self.batch, self.seed, self.pipeline),
+            LabeledStream(second, self.batch, partner, self.pipeline),
+        )
+
+    def _coefficients(self, step: int) -> NDArray[np.float32]:
+        count = 1 if self.data.any_pair else self.batch
+        alpha = numpy_rng(self.seed, step, "alpha").beta(self.data.alpha, self.data.alpha, count)
+        return self.pipeline.share(np.broadcast_to(alpha, self.batch)).astype(np.float32)
+
+    def _boxes(self, step: int) -> NDArray[np.float32]:
+        centres = numpy_rng(self.seed, step, "box").random((self.batch, 2))
+        return self.pipeline.share(centres).astype(np.float32)
+
+
+def mix_batches(
+    a: LabeledBatch,
+    b: LabeledBatch,
+    alpha: NDArray[np.float32],
+    mix: str,
+    num_classes: int,
+    centres: NDArray[np.float32],
+) -> LabeledBatch:
+    """x̂ = α x + (1 − α) u, ŷ = E(α) y + (1 − E(α)) q, α a constant (MixUp) or a map of ones and zeros (CutMix)."""
+    weight = torch.from_numpy(alpha).to(a.x.device)[:, None, None, None]
+    if mix == "cutmix":
+        weight = box_maps(alpha, centres, a.x.shape[-2], a.x.shape[-1]).to(a.x.device)
+    mean = weight.mean((1, 2, 3))[:, None]
+    x = weight * a.x + (1 - weight) * b.x
+    y = mean * F.one_hot(a.y, num_classes) + (1 - mean) * F.one_hot(b.y, num_classes)
+    return LabeledBatch(x.contiguous(memory_format=torch.channels_last), y, a.domain, a.trusted & b.trusted)
+
+
+def box_maps(alpha: NDArray[np.float32], centres: NDArray[np.float32], height: int, width: int) -> Tensor:
+    """CutMix weight maps (B, 1, H, W): ones with a box of zeros, of area 1 − α before it is cut at the border."""
+    half = torch.from_numpy(np.sqrt(1 - alpha) / 2)[:, None]
+    middle = torch.from_numpy(centres)
+    inside = []
+    for length, centre in ((height, middle[:, :1]), (width, middle[:, 1:])):
+        place = (torch.arange(length) + 0.5) / length
+        inside.append((place - centre).abs() < half)
+    return 1.0 - (inside[0][:, :, None] & inside[1][:, None, :]).float()[:, None]
+
+
+@dataclass(frozen=True)
+class BatchStream:
+    """All that one training step draws."""
+
+    labeled: LabeledStream | MixedStream | UnionStream
+    pseudo: LabeledStream | None = None
+    unlabeled: UnlabeledStream | None = None
+
+    def draw(self, step: int) -> Batch:
+        """The batch of this step."""
+        if isinstance(self.labeled, UnionStream):
+            labeled, pseudo = self.labeled.draw(step)
+            return Batch(labeled, pseudo)
+        return Batch(
+            self.labeled.draw(step),
+            self.pseudo.draw(step) if self.pseudo else None,
+            self.unlabeled.draw(step) if self.unlabeled else None,
+        )
+
+
+def evaluation_batches(table: ImageTable, batch: int, pipeline: Pipeline) -> Iterator[Tensor]:
+    """Every image exactly once, in order, not augmented."""
+    for start in range(0, len(table), batch):
+        yield to_float(pipeline.upload(table, np.arange(start, min(start + batch, len(table)))))

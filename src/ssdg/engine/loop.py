@@ -1,0 +1,141 @@
+"""The training loop: nothing between you and the steps."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.streams import BatchStream
+from ..methods.api import Learner, Progress
+from ..seeds import derive_seed
+from .events import Events
+from .state import Meta, save_state
+
+SHOW_SECONDS = 0.5  # between two looks of the display
+
+
+class Stopped(Exception):
+    """The user asked to stop; the checkpoint is written."""
+
+
+class NotFinite(Exception):
+    """A loss is NaN or infinite; the last good checkpoint is kept."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training with a name: what is computed depends on `seed`, the data and the learner alone."""
+
+    key: str
+    round: int
+    epochs: int
+    steps_per_epoch: int
+    seed: int
+    images_per_step: int
+    path: Path
+
+    @property
+    def steps(self) -> int:
+        """Of the whole stage."""
+        return self.epochs * self.steps_per_epoch
+
+    def at(self, step: int) -> Progress:
+        """Where this step stands."""
+        return Progress(self.round, step // self.steps_per_epoch, self.epochs, step, self.steps)
+
+
+class Clock:
+    """Tells when to save, when to show and whether to stop."""
+
+    def __init__(self, save_seconds: float, stop: Flag, *, writes: bool = True) -> None:
+        self.save_seconds, self.stop, self.writes = save_seconds, stop, writes
+        self.saved = time.monotonic()
+        self.shown = 0.0
+
+    def is_time_to_save(self) -> bool:
+        """Whether the last checkpoint is old, or the user wants to stop."""
+        return self.stop.is_set() or time.monotonic() - self.saved >= self.save_seconds
+
+    def is_time_to_show(self) -> bool:
+        """Whether the display is old; asking starts a new wait."""
+        now = time.monotonic()
+        is_due = now - self.shown >= SHOW_SECONDS
+        if is_due:
+            self.shown = now
+        return is_due
+
+
+def run_steps(
+    stage: Stage,
+    learner: Learner,
+    stream: BatchStream,
+    meta: Meta,
+    after_epoch: Callable[[], dict[str, Any]],
+    clock: Clock,
+    events: Events,
+) -> None:
+    """Train from `meta["step"]` to the end of the stage; `meta` is kept up to date and goes into checkpoints."""
+    started = time.monotonic() - meta["seconds"]
+    sums = {name: torch.tensor(value, dtype=torch.float64) for name, value in meta["sums"].items()}
+    for step in range(meta["step"], stage.steps):
+        learner.nets.train()
+        # All randomness of a step comes from its number: none of it needs saving.
+        torch.manual_seed(derive_seed(stage.seed, step))
+        add(sums, learner.step(stream.draw(step), stage.at(step)))
+        meta["step"] = step + 1
+        if meta["step"] % stage.steps_per_epoch == 0:
+            _end_epoch(stage, meta, sums, after_epoch, events)
+        meta["seconds"] = round(time.monotonic() - started, 3)
+        if meta["step"] == stage.steps or clock.is_time_to_save():
+            _save(stage, learner, meta, sums, clock)
+        if clock.stop.is_set():
+            raise Stopped
+        if clock.is_time_to_show():
+            events.emit("step", key=stage.key, round=stage.round, step=step + 1, steps=stage.steps)
+
+
+def add(sums: dict[str, Tensor], scalars: dict[str, Tensor]) -> None:
+    """Add scalars to running sums on their device: no wait for it."""
+    for name, value in scalars.items():
+        sums[name] = sums[name].to(value.device) + value if name in sums else value.double()
+
+
+def _end_epoch(
+    stage: Stage,
+    meta: Meta,
+    sums: dict[str, Tensor],
+    after_epoch: Callable[[], dict[str, Any]],
+    events: Events,
+) -> None:
+    means = {name: float(value) / stage.steps_per_epoch for name, value in sums.items()}
+    _require_finite(means, stage, meta)
+    sums.clear()
+    row = {"epoch": meta["step"] // stage.steps_per_epoch, **means, **after_epoch()}
+    meta["history"].append(row)
+    events.emit("epoch", key=stage.key, round=stage.round, epochs=stage.epochs, **row)
+
+
+def _save(stage: Stage, learner: Learner, meta: Meta, sums: dict[str, Tensor], clock: Clock) -> None:
+    meta["sums"] = {name: float(value) for name, value in sums.items()}
+    _require_finite(meta["sums"], stage, meta)
+    meta["finished"] = meta["step"] == stage.steps
+    if clock.writes:
+        save_state(stage.path, learner, meta)
+    clock.saved = time.monotonic()
+
+
+def _require_finite(values: dict[str, float], stage: Stage, meta: Meta) -> None:
+    bad = [name for name, value in values.items() if not math.isfinite(value)]
+    if bad:
+        raise NotFinite(
+            f"{bad[0]} is not finite in {stage.key} (cycle {stage.round}) by step {meta['step']} of {stage.steps}; "
+            "the last good checkpoint is kept: start a new run with a smaller lr, or precision=fp32"
+        )

@@ -1,0 +1,91 @@
+"""Device, precision and processes, through accelerate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Literal
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+from ..methods.api import Learner
+
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how tensors are computed."""
+
+    accelerator: Accelerator
+    precision: Precision
+
+    @property
+    def device(self) -> torch.device:
+        """The device of this process."""
+        return torch.device(self.accelerator.device)
+
+    @property
+    def rank(self) -> int:
+        """This process among all, from 0."""
+        return int(self.accelerator.process_index)
+
+    @property
+    def world(self) -> int:
+        """How many processes train together."""
+        return int(self.accelerator.num_processes)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        self.accelerator.wait_for_everyone()
+
+    def prepare(self, learner: Learner) -> None:
+        """Move a new learner here: device, channels last, precision of its backbones, shared gradients."""
+        learner.nets.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for module in learner.nets.modules():
+            if hasattr(module, "bf16_pays") and self.precision == "bf16":
+                # Per pass and not per step: autocast caches its casts, which a step's own updates make stale.
+                module.forward = _autocast(module.forward, self.device.type)
+        if self.world > 1:
+            for optimizer in learner.opts.values():
+                optimizer.register_step_pre_hook(lambda opt, args, kwargs: self._average_gradients(opt))
+
+    def _average_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Data parallelism as one exchange before every update: it fits methods with several optimizers."""
+        gradients = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+        flat = _flatten_dense_tensors([g.contiguous() for g in gradients])
+        torch.distributed.all_reduce(flat)
+        flat /= self.world
+        for gradient, mean in zip(gradients, _unflatten_dense_tensors(flat, gradients), strict=True):
+            gradient.copy_(mean)
+
+
+def _autocast(forward: Callable[..., Tensor], device: str) -> Callable[..., Tensor]:
+    @wraps(forward)
+    def cast(*args: Any) -> Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            return forward(*args)
+
+    return cast
+
+
+def start_machine(device: str = "auto", precision: Precision = "fp32") -> Machine:
+    """Join the other processes (torchrun) and take a device; `auto` is an accelerator if there is one."""
+    return Machine(Accelerator(cpu=device == "cpu"), precision)
+
+
+def choose_precision(backbone: nn.Module, device: str) -> Precision:
+    """bf16 where the hardware computes it fast and the backbone gains from it; a rule, so that it never wavers."""
+    if device != "cpu" and torch.cuda.is_available():
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    fast = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return "bf16" if fast and bool(getattr(backbone, "bf16_pays", False)) else "fp32"

@@ -1,0 +1,71 @@
+"""From what the user typed to a resolved configuration and a problem, with every refusal before any training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ..config import Flat, RunConfig, resolve
+from ..data.digits import digits_root
+from ..data.hidden import Problem
+from ..data.problem import benchmark_problem, data_defaults, folder_problem
+from ..errors import UserError
+from ..models.backbones import build_backbone
+from .machine import choose_precision
+
+EMBEDDED = "digits"
+Report = Callable[[int, int], None]  # done, total
+
+
+def default_cache() -> Path:
+    """Where decoded images are kept: $SSDG_CACHE, or a folder among the user's caches."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("SSDG_CACHE") or Path(home) / "ssdg")
+
+
+def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConfig, Problem]:
+    """Resolve the settings and open the images they name."""
+    if not given.get("labeled"):
+        raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
+    root = find_root(given, cache)
+    known = data_defaults(root) if root else None
+    config = resolve(
+        given, kind=known.augment if known else "photo", size=known.image_size if known else 224
+    )
+    backbone = build_backbone(config.backbone, "none")
+    if config.size < int(backbone.min_size):
+        raise UserError(
+            f"size={config.size} is too small for {config.backbone}; give size={backbone.min_size} or more"
+        )
+    if config.precision == "auto":
+        config = config.model_copy(update={"precision": choose_precision(backbone, device)})
+    return config, open_problem(config, root, cache)
+
+
+def find_root(given: Flat, cache: Path) -> Path | None:
+    """The benchmark's folder or zip; None for own folders."""
+    data = given.get("data")
+    if data is None:
+        return None
+    return digits_root(cache) if data == EMBEDDED else Path(str(data))
+
+
+def open_problem(config: RunConfig, root: Path | None, cache: Path) -> Problem:
+    """The images of a resolved configuration, decoded at most once."""
+    if root is not None:
+        return benchmark_problem(
+            root,
+            labeled=config.labeled,
+            target=config.target,
+            unlabeled=config.unlabeled,
+            size=config.size,
+            cache=cache,
+        )
+    return folder_problem(
+        Path(config.labeled),
+        [Path(p) for p in config.unlabeled or ()],
+        Path(config.target) if config.target else None,
+        size=config.size,
+        cache=cache,
+    )

@@ -1,0 +1,63 @@
+"""A rehearsal of a method without training: which stages it will ask for, and how long each is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..data.sets import LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet
+from ..methods.api import Learner, Method, Rule, Settings
+from .stages import Inputs
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A stage to come."""
+
+    key: str
+    round: int
+    steps: int
+
+
+@dataclass
+class Planner:
+    """A Trainer that only takes notes; its labels keep everything."""
+
+    stages: list[Planned] = field(default_factory=list)
+
+    def train(
+        self,
+        key: str,
+        learner: Learner,
+        *,
+        round: int,
+        labeled: LabeledSet | MixedSet,
+        settings: Settings,
+        pseudo: LabeledSet | None = None,
+        unlabeled: UnlabeledSet | None = None,
+        lr_scale: float = 1.0,
+        union: bool = False,
+        product: bool = False,
+    ) -> None:
+        """Note a stage."""
+        inputs = Inputs(labeled, pseudo, unlabeled, union)
+        self.stages.append(Planned(key, round, settings.epochs * inputs.steps_per_epoch(settings)))
+
+    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
+        """Labels of the right shape."""
+        n = len(pool)
+        y = np.zeros(n, np.int64)
+        return PseudoLabels(y, np.ones(n, np.bool_), np.ones(n, np.float32), y[None])
+
+
+def plan(method: Method, task: Task, settings: Settings) -> list[Planned]:
+    """The stages of a run in order. A set that is chosen while training counts with its largest size."""
+    planner = Planner()
+
+    def build(*_: Any, **__: Any) -> Any:
+        return None
+
+    method.fit(task, planner, build, settings)
+    return planner.stages

@@ -1,0 +1,181 @@
+"""A run from start to end in one folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Flag
+from threading import current_thread, main_thread
+from typing import Any
+
+import torch
+
+from ..config import RunConfig
+from ..data.hidden import Problem
+from ..data.streams import Pipeline
+from ..errors import UserError
+from ..files import locked, write_json
+from ..methods import find_method
+from ..methods.api import Learner, LearnerT, MakeBackbone, Method, Settings
+from ..models.backbones import build_backbone
+from ..seeds import derive_seed
+from .events import Events, Listener
+from .loop import Clock
+from .machine import Machine
+from .plan import plan
+from .result import make_result, versions
+from .stages import StageTrainer
+from .state import save_tensors
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Makes learners; see `ssdg.methods.api.Build`."""
+
+    config: RunConfig
+    num_classes: int
+    machine: Machine
+
+    def __call__(
+        self,
+        key: str,
+        learner: Callable[[MakeBackbone, int, Any], LearnerT],
+        settings: Settings,
+        *,
+        backbone: str | None = None,
+        weights: str | None = None,
+    ) -> LearnerT:
+        """A learner on this machine, its initial weights drawn from (seed, key)."""
+        name, source = backbone or self.config.backbone, weights or self.config.weights
+        torch.manual_seed(derive_seed(self.config.seed, "init", key))
+        made = learner(lambda: build_backbone(name, source), self.num_classes, settings)
+        self.machine.prepare(made)
+        return made
+
+
+def run(
+    config: RunConfig,
+    problem: Problem,
+    folder: Path,
+    machine: Machine,
+    *,
+    listeners: tuple[Listener, ...] = (),
+    save_seconds: float = 30.0,
+    about: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Train, or go on training, in `folder`; returns what `result.json` holds.
+
+    Called again on a finished folder it trains nothing and returns the same result.
+    """
+    method = find_method(config.method)
+    check_needs(method, problem, config, machine.world)
+    busy = f"{folder} is in use by another process; wait for it or give another --out"
+    with locked(folder / ".lock", busy=busy) if machine.is_main else nullcontext(), stopping() as stop:
+        if machine.is_main:
+            claim(folder, config, problem, about or {})
+        machine.wait()
+        events = Events(folder / "events.jsonl" if machine.is_main else None, listeners)
+        stages = plan(method, problem.task, config.settings)
+        events.emit("start", config=config.flat(), stages=[vars(s) for s in stages])
+        trainer = StageTrainer(
+            folder=folder,
+            seed=config.seed,
+            problem=problem,
+            pipeline=pipeline_of(config, problem, machine),
+            machine=machine,
+            events=events,
+            clock=Clock(save_seconds, stop, writes=machine.is_main),
+            strong="strong" in method.needs,
+        )
+        build = Builder(config, len(problem.task.classes), machine)
+        learner = method.fit(problem.task, trainer, build, config.settings)
+        result = make_result(config, problem, trainer.metas, trainer.audits, machine)
+        if machine.is_main:
+            save_model(folder / "model", learner, config, problem)
+            write_json(folder / "result.json", result)
+        events.emit("end", result={k: result[k] for k in ("target", "validation") if k in result})
+        machine.wait()
+    return result
+
+
+def pipeline_of(config: RunConfig, problem: Problem, machine: Machine) -> Pipeline:
+    """How this run's images become tensors."""
+    classes = len(problem.task.classes)
+    return Pipeline(config.augment, machine.device, classes, machine.rank, machine.world)
+
+
+def check_needs(method: Method, problem: Problem, config: RunConfig, world: int) -> None:
+    """Refuse at once what the method cannot work with."""
+    if "unlabeled" in method.needs and not problem.task.unlabeled:
+        raise UserError(
+            f"method '{method.name}' needs unlabeled images and none were given; "
+            "add --unlabeled, or use --method source-only"
+        )
+    inner = getattr(config.settings, "labeler", None)
+    for settings in (config.settings, inner):
+        if isinstance(settings, Settings) and settings.batch % world:
+            raise UserError(f"batch={settings.batch} cannot be shared by {world} processes; give a multiple of {world}")
+
+
+def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, Any]) -> None:
+    """Make the folder this run's, or check that it is."""
+    path = folder / "run.json"
+    mine = {"hash": config.hash, "fingerprint": problem.fingerprint, "config": config.flat()}
+    if not path.exists():
+        if problem.unreadable:
+            lines = [f"{name}\t{reason}\n" for name, reason in problem.unreadable]
+            (folder / "unreadable.tsv").write_text("".join(lines), encoding="utf-8")
+        write_json(path, {**mine, **about, "versions": versions()})
+        return
+    theirs = json.loads(path.read_text(encoding="utf-8"))
+    if theirs["hash"] != mine["hash"]:
+        before, now = theirs["config"], mine["config"]
+        keys = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
+        told = ", ".join(f"{k}={before.get(k)!r} there, {now.get(k)!r} now" for k in keys[:3])
+        raise UserError(f"{folder} holds a run of another configuration ({told}); give another --out")
+    if theirs["fingerprint"] != mine["fingerprint"]:
+        raise UserError(f"the images have changed since the run in {folder} began; give another --out")
+
+
+def save_model(folder: Path, learner: Learner, config: RunConfig, problem: Problem) -> None:
+    """The networks alone and what is needed to use them."""
+    tensors = dict(learner.nets.state_dict())
+    about = {
+        "format": 1,
+        "method": config.method,
+        "backbone": config.backbone,
+        "size": config.size,
+        "classes": list(problem.task.classes),
+        "settings": config.settings.model_dump(mode="json"),
+        "fingerprint": problem.fingerprint,
+        "versions": versions(),
+    }
+    save_tensors(folder / "model.safetensors", tensors, {})
+    write_json(folder / "model.json", about)
+
+
+@contextmanager
+def stopping() -> Iterator[Flag]:
+    """Turn the first Ctrl-C or SIGTERM into a flag; a second one interrupts at once."""
+    flag = Flag()
+    if current_thread() is not main_thread():
+        yield flag
+        return
+
+    def ask(number: int, frame: object) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+        print("stopping after this step ...", file=sys.stderr)
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

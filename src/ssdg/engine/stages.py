@@ -1,0 +1,208 @@
+"""The Trainer that methods get: stages with keys, each of which can be killed and continued."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..data.hidden import Problem
+from ..data.sets import LabeledSet, MixedSet, PseudoLabels, UnlabeledSet, concat_labeled, digest_of
+from ..data.streams import BatchStream, LabeledStream, MixedStream, Pipeline, UnionStream, UnlabeledStream
+from ..errors import UserError
+from ..files import atomic_path
+from ..methods.api import Learner, Rule, Settings
+from ..seeds import derive_seed
+from .audit import audit_labels
+from .evaluate import accuracies, all_logits, mean_probs
+from .events import Events
+from .loop import Clock, Stage, run_steps
+from .machine import Machine
+from .state import Meta, load_state, read_meta
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a stage trains on."""
+
+    labeled: LabeledSet | MixedSet
+    pseudo: LabeledSet | None
+    unlabeled: UnlabeledSet | None
+    union: bool
+
+    def steps_per_epoch(self, settings: Settings) -> int:
+        """DA: the smaller of the two sets once. DCG: the larger once, or the union once."""
+        if settings.iterations is not None:
+            return settings.iterations
+        images = len(self.labeled)
+        if self.unlabeled is not None:
+            images = min(images, len(self.unlabeled))
+        if self.pseudo is not None:
+            images = images + len(self.pseudo) if self.union else max(images, len(self.pseudo))
+        return math.ceil(images / settings.batch)
+
+    def images_per_step(self, batch: int) -> int:
+        """Images drawn for a step: mixing takes two for one."""
+        sides = 1 + (isinstance(self.labeled, MixedSet) and self.labeled.mix != "x+u")
+        return batch * (sides + (self.pseudo is not None and not self.union) + (self.unlabeled is not None))
+
+    def fingerprint(self) -> str:
+        """A hash of all data of the stage."""
+        sets = [s.fingerprint for s in (self.labeled, self.pseudo, self.unlabeled) if s is not None]
+        return digest_of(*sets, self.union)
+
+    def stream(self, batch: int, seed: int, pipeline: Pipeline, *, strong: bool) -> BatchStream:
+        """The stage's batches."""
+        seeds = {name: derive_seed(seed, name) for name in ("labeled", "pseudo", "unlabeled")}
+        if self.union and self.pseudo is not None:
+            assert isinstance(self.labeled, LabeledSet)
+            union = concat_labeled([self.labeled, self.pseudo])
+            return BatchStream(UnionStream(union, batch, seeds["labeled"], pipeline))
+        first: LabeledStream | MixedStream
+        if isinstance(self.labeled, MixedSet):
+            first = MixedStream(self.labeled, batch, seeds["labeled"], pipeline)
+        else:
+            first = LabeledStream(self.labeled, batch, seeds["labeled"], pipeline)
+        second = LabeledStream(self.pseudo, batch, seeds["pseudo"], pipeline) if self.pseudo else None
+        third = None
+        if self.unlabeled is not None:
+            third = UnlabeledStream(self.unlabeled, batch, seeds["unlabeled"], pipeline, strong)
+        return BatchStream(first, second, third)
+
+
+@dataclass(eq=False)
+class StageTrainer:
+    """Trains and labels, and finds what an earlier process of the same run has done already."""
+
+    folder: Path
+    seed: int
+    problem: Problem
+    pipeline: Pipeline
+    machine: Machine
+    events: Events
+    clock: Clock
+    strong: bool = False
+    metas: dict[str, Meta] = field(default_factory=dict)  # by stage file name, in order
+    audits: list[dict[str, Any]] = field(default_factory=list)
+
+    def train(
+        self,
+        key: str,
+        learner: Learner,
+        *,
+        round: int,
+        labeled: LabeledSet | MixedSet,
+        settings: Settings,
+        pseudo: LabeledSet | None = None,
+        unlabeled: UnlabeledSet | None = None,
+        lr_scale: float = 1.0,
+        union: bool = False,
+        product: bool = False,
+    ) -> None:
+        """See `ssdg.methods.api.Trainer`."""
+        inputs = Inputs(labeled, pseudo, unlabeled, union)
+        stage = self._stage(key, round, inputs, settings)
+        meta = self._start(stage, learner, inputs.fingerprint(), product)
+        self.metas[stage.path.stem] = meta
+        if not meta["finished"]:
+            set_rate(learner, lr_scale)
+            stream = inputs.stream(settings.batch, stage.seed, self.pipeline, strong=self.strong)
+            after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
+            run_steps(stage, learner, stream, meta, after, self.clock, self.events)
+        self.machine.wait()
+        self.events.emit("trained", key=key, round=round, seconds=meta["seconds"], steps=stage.steps)
+
+    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
+        """See `ssdg.methods.api.Trainer`."""
+        path = self.folder / "labels" / f"{stage_name(key, round)}.npz"
+        if not path.exists() and self.machine.is_main:
+            save_labels(path, apply_rule(all_logits(learner, pool.images, self.pipeline), rule))
+        self.machine.wait()
+        labels = load_labels(path, len(pool))
+        report = {"key": key, "round": round, "domains": audit_labels(labels, pool, self.problem)}
+        self.audits.append(report)
+        self.events.emit("labeled", **report)
+        return labels
+
+    def _stage(self, key: str, round: int, inputs: Inputs, settings: Settings) -> Stage:
+        return Stage(
+            key=key,
+            round=round,
+            epochs=settings.epochs,
+            steps_per_epoch=inputs.steps_per_epoch(settings),
+            seed=derive_seed(self.seed, round, key),
+            images_per_step=inputs.images_per_step(settings.batch),
+            path=self.folder / "stages" / f"{stage_name(key, round)}.safetensors",
+        )
+
+    def _start(self, stage: Stage, learner: Learner, inputs: str, product: bool) -> Meta:
+        """The state to go on from: the checkpoint's, or a new one."""
+        meta = read_meta(stage.path)
+        if meta is None:
+            new = {"key": stage.key, "round": stage.round, "product": product, "inputs": inputs}
+            count = {"step": 0, "steps": stage.steps, "images_per_step": stage.images_per_step}
+            return {**new, **count, "finished": False, "seconds": 0.0, "sums": {}, "history": []}
+        if meta["inputs"] != inputs or meta["steps"] != stage.steps:
+            raise UserError(
+                f"{stage.path} was computed from other data or settings; give another --out, or delete the run folder"
+            )
+        load_state(stage.path, learner)
+        return meta
+
+    def _scores(self, learner: Learner) -> dict[str, Any]:
+        """Accuracy on held-out labeled images and on the target; nothing of it reaches the method."""
+        scores: dict[str, Any] = {}
+        target, validation = self.problem.target, self.problem.validation
+        if not self.machine.is_main:
+            return scores
+        if validation is not None and len(validation):
+            logits = all_logits(learner, validation.images, self.pipeline)
+            scores["validation"] = accuracies(logits, validation.y)
+        if target is not None and target.is_labeled:
+            scores["target"] = accuracies(all_logits(learner, target.images, self.pipeline), target.y)
+        return scores
+
+
+def stage_name(key: str, round: int) -> str:
+    """A file name for a stage; unlike keys stay unlike."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", key)
+    suffix = "" if plain.replace("-", "/") == key or plain == key else f"-{digest_of(key)[:6]}"
+    return f"{round}-{plain}{suffix}"
+
+
+def set_rate(learner: Learner, scale: float) -> None:
+    """lr = lr_initial · scale for every optimizer."""
+    for optimizer in learner.opts.values():
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+            group["lr"] = group["initial_lr"] * scale
+
+
+def apply_rule(logits: torch.Tensor, rule: Rule) -> PseudoLabels:
+    """What the rule makes of (networks, n, K) logits."""
+    y, keep = rule(logits)
+    confidence = mean_probs(logits).gather(1, y[:, None]).squeeze(1)
+    return PseudoLabels(y.numpy(), keep.numpy(), confidence.numpy(), logits.argmax(-1).numpy())
+
+
+def save_labels(path: Path, labels: PseudoLabels) -> None:
+    """Write labels as a plain .npz, atomically."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, y=labels.y, keep=labels.keep, confidence=labels.confidence, votes=labels.votes)
+
+
+def load_labels(path: Path, count: int) -> PseudoLabels:
+    """Read what `save_labels` wrote; nothing in it is executed."""
+    with np.load(path, allow_pickle=False) as file:
+        labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"])
+    if len(labels.y) != count:
+        raise UserError(
+            f"{path} labels {len(labels.y)} images where the pool has {count}; delete the run folder"
+        )
+    return labels

@@ -1,0 +1,20 @@
+"""Cross-entropy for class indices and for soft labels."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from .shapes import require_rows
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Mean over the batch of −Σ_k y_k log p_k; `y` is (B,) class indices or (B, K) soft labels (rows sum to 1)."""
+    require_rows(logits, "cross_entropy")
+    return F.cross_entropy(logits, y)
+
+
+def cross_entropy_each(logits: Tensor, y: Tensor) -> Tensor:
+    """The cross-entropy of every sample: (B,)."""
+    require_rows(logits, "cross_entropy_each")
+    return F.cross_entropy(logits, y, reduction="none")

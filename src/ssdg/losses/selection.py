@@ -1,0 +1,46 @@
+"""Small-loss choices: which samples are taken for clean."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .shapes import require_rows
+
+
+def clean_rate(epoch: int, *, ramp_epochs: float, delta: float) -> float:
+    """r(t+1) = 1 − min(t/T_k · δ, δ) of Algorithm 1, with `epoch` = t counted from 0, so that r = 1 at first."""
+    return 1.0 - min(epoch / ramp_epochs * delta, delta)
+
+
+def num_kept(total: int, rate: float) -> int:
+    """The smallest count that is at least `rate`·`total`, and at least 1 where there is anything to keep."""
+    # The margin keeps 0.1 · 30 = 3.0000000000000004 at 3.
+    return min(total, max(1, math.ceil(rate * total - 1e-9)))
+
+
+def small_loss_rows(losses: Tensor, rate: float) -> Tensor:
+    """Rows of the |U'| ≥ r|U| samples of smallest loss (Algorithm 1): (num_kept,), smallest first."""
+    require_rows(losses, "small_loss_rows")
+    return losses.topk(num_kept(len(losses), rate), largest=False).indices
+
+
+def clean_mask(logits: Tensor, rate: float, *, per_class: bool = False, first_only: bool = False) -> Tensor:
+    """The clean set: networks agree (Eq. agreement), then small loss at `rate` (Eq. small_loss). (n,) bool.
+
+    `logits` is (networks, n, K). A sample's loss is its cross-entropy against the agreed class, summed over
+    the networks, or of the first alone with `first_only`. `per_class` ranks within each agreed class.
+    """
+    votes = logits.argmax(-1)
+    agreed = (votes == votes[0]).all(0)
+    log_probs = logits.log_softmax(-1).gather(-1, votes[0].expand(len(logits), -1).unsqueeze(-1)).squeeze(-1)
+    losses = -(log_probs[0] if first_only else log_probs.sum(0))
+    groups = [agreed & (votes[0] == k) for k in votes[0].unique()] if per_class else [agreed]
+    keep = torch.zeros_like(agreed)
+    for group in groups:
+        rows = group.nonzero().squeeze(-1)
+        if len(rows):
+            keep[rows[small_loss_rows(losses[rows], rate)]] = True
+    return keep

@@ -1,0 +1,86 @@
+"""Maximum Classifier Discrepancy (Saito et al., CVPR 2018)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor, nn, no_grad, stack
+
+from ...data.sets import Batch
+from ...losses.classification import cross_entropy
+from ...losses.discrepancy import l1_discrepancy
+from ..api import MakeBackbone, Method, Progress, Settings, fit_once, register, sgd
+
+
+class McdSettings(Settings):
+    """MCD's own settings; four inner steps are the default of its paper's experiments."""
+
+    inner_steps: int = Field(4, ge=1, description="updates of the feature extractor in step C")
+
+
+class Mcd:
+    """One feature extractor, two classifiers that look for unlabeled images far from the labeled support.
+
+    Labels may be soft (an intermediate domain has them). Labeled and unlabeled images pass in separate
+    batches, so batch norm normalises each domain by its own statistics while training.
+    """
+
+    def __init__(self, make_backbone: MakeBackbone, num_classes: int, settings: McdSettings) -> None:
+        self.features = make_backbone()
+        width = int(self.features.num_features)
+        self.heads = nn.ModuleList([nn.Linear(width, num_classes) for _ in range(2)])
+        self.nets = nn.ModuleDict({"features": self.features, "heads": self.heads})
+        self.opts = {"features": sgd([self.features], settings), "heads": sgd([self.heads], settings)}
+        self.inner_steps = settings.inner_steps
+
+    def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """Steps A, B and C of the paper on one batch."""
+        assert batch.unlabeled is not None
+        x, y, u = batch.labeled.x, batch.labeled.y, batch.unlabeled.x
+        # A: features and classifiers learn the labeled batch.
+        loss_a = self._classify(self.features(x), y)
+        self._update(loss_a, "features", "heads")
+        # B: classifiers part on the unlabeled batch and stay right on the labeled one; features are fixed.
+        with no_grad():
+            features_l = self.features(x)
+        features_u = self.features(u)  # its graph serves the first pass of C: features do not change in B
+        discrepancy = self._disagree(features_u.detach())
+        self._update(self._classify(features_l, y) - discrepancy, "heads")
+        # C: features bring the classifiers together again; classifiers are fixed.
+        for inner in range(self.inner_steps):
+            loss_c = self._disagree(features_u if inner == 0 else self.features(u))
+            self._update(loss_c, "features")
+        return {"loss": loss_a.detach(), "discrepancy": discrepancy.detach(), "closed": loss_c.detach()}
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(2, B, classes): both classifiers."""
+        features = self.features(x)
+        return stack([head(features) for head in self.heads])
+
+    def _classify(self, features: Tensor, y: Tensor) -> Tensor:
+        first, second = (cross_entropy(head(features), y) for head in self.heads)
+        return first + second
+
+    def _disagree(self, features: Tensor) -> Tensor:
+        first, second = (head(features).softmax(-1) for head in self.heads)
+        return l1_discrepancy(first, second)
+
+    def _update(self, loss: Tensor, *names: str) -> None:
+        for optimizer in self.opts.values():
+            optimizer.zero_grad()
+        loss.backward()
+        for name in names:
+            self.opts[name].step()
+
+
+register(
+    Method(
+        name="mcd",
+        family="DA",
+        paper="Saito et al., Maximum Classifier Discrepancy for Unsupervised Domain Adaptation, CVPR 2018",
+        summary="two classifiers disagree on unlabeled images, features learn to end the disagreement",
+        learner=Mcd,
+        settings=McdSettings,
+        fit=fit_once(Mcd, unlabeled=True),
+        needs=("unlabeled",),
+    )
+)

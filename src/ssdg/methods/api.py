@@ -1,0 +1,188 @@
+"""What a method is, what it may ask of the engine, and the registry of all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+
+from ..data.sets import Batch, LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet
+from ..errors import unknown
+
+Family = Literal["source", "DA", "DG", "SSL", "ours"]
+MakeBackbone = Callable[[], nn.Module]
+Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> class (n,), keep (n,)
+
+
+class Settings(BaseModel):
+    """A method's settings; the defaults are the paper's (section Implementation Details)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: int = Field(30, ge=1, description="passes of training per stage")
+    batch: int = Field(128, ge=1, description="labeled images per step; as many unlabeled ones beside them")
+    iterations: int | None = Field(None, ge=1, description="steps per epoch; empty: as long as the data")
+    lr: float = Field(1e-3, gt=0, description="learning rate of the first cycle")
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(5e-4, ge=0)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training step stands: cycle from 1, epoch and step within the stage from 0."""
+
+    round: int
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+
+    @property
+    def fraction(self) -> float:
+        """The share of the stage's steps that are done: [0, 1)."""
+        return self.step / self.steps
+
+
+class Learner(Protocol):
+    """Anything that learns by steps."""
+
+    nets: nn.ModuleDict
+    opts: dict[str, Optimizer]
+
+    def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """Update the networks; return detached scalars worth plotting."""
+        ...
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(networks, B, classes) for images in [0, 1]."""
+        ...
+
+
+LearnerT = TypeVar("LearnerT", bound=Learner)
+
+
+class Trainer(Protocol):
+    """What a method may ask of the engine. Both verbs may be called again and then do nothing twice."""
+
+    def train(
+        self,
+        key: str,
+        learner: Learner,
+        *,
+        round: int,
+        labeled: LabeledSet | MixedSet,
+        settings: Settings,
+        pseudo: LabeledSet | None = None,
+        unlabeled: UnlabeledSet | None = None,
+        lr_scale: float = 1.0,
+        union: bool = False,
+        product: bool = False,
+    ) -> None:
+        """Train for `settings.epochs`. `union`: labeled and pseudo-labeled images in one shuffled stream.
+
+        `product` marks the learner that will be used in the end: the engine evaluates it after every epoch.
+        """
+        ...
+
+    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
+        """Let the learner label the pool."""
+        ...
+
+
+class Build(Protocol):
+    """Makes a learner whose initial weights depend on the run's seed and on `key` alone."""
+
+    def __call__(
+        self,
+        key: str,
+        learner: Callable[[MakeBackbone, int, Any], LearnerT],
+        settings: Settings,
+        *,
+        backbone: str | None = None,
+        weights: str | None = None,
+    ) -> LearnerT:
+        """`backbone` and `weights` default to the run's."""
+        ...
+
+
+Fit = Callable[[Task, Trainer, Build, Any], Learner]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the registry. `learner` is the class of the product, what is evaluated and shipped."""
+
+    name: str
+    family: Family
+    paper: str
+    summary: str
+    learner: Callable[[MakeBackbone, int, Any], Learner]
+    settings: type[Settings]
+    fit: Fit
+    needs: tuple[Literal["unlabeled", "strong"], ...] = ()
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+METHODS: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Add a method to the registry; a name is given once."""
+    if method.name in METHODS:
+        raise ValueError(f"a method named '{method.name}' is registered already")
+    METHODS[method.name] = method
+    return method
+
+
+def find_method(name: str, family: Family | None = None) -> Method:
+    """The method of this name, or an error that names the near ones."""
+    names = sorted(n for n, m in METHODS.items() if family in (None, m.family))
+    if name not in names:
+        raise unknown("method" if family is None else f"{family} method", name, names)
+    return METHODS[name]
+
+
+def sgd(modules: Iterable[nn.Module], settings: Settings) -> SGD:
+    """The paper's optimizer over all parameters of the modules, fused: same numbers, half the time."""
+    parameters = list(chain.from_iterable(m.parameters() for m in modules))
+    return SGD(
+        parameters,
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+
+
+def argmax_rule(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Q = argmax p (Eq. APL): the class of highest mean probability over the networks; everything is kept."""
+    y = logits.softmax(-1).mean(0).argmax(-1)
+    return y, torch.ones_like(y, dtype=torch.bool)
+
+
+def fit_once(learner: Callable[[MakeBackbone, int, Any], Learner], *, unlabeled: bool) -> Fit:
+    """The `fit` of a plain method: one stage on the labeled set and, if asked, all unlabeled domains as one."""
+
+    def fit(task: Task, trainer: Trainer, build: Build, settings: Settings) -> Learner:
+        product = build("main", learner, settings)
+        pool = task.pool if unlabeled else None
+        trainer.train(
+            "main", product, round=1, labeled=task.labeled, unlabeled=pool, settings=settings, product=True
+        )
+        return product
+
+    return fit
+
+
+def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Mean class probabilities over the networks: (networks, n, K) -> (n, K)."""
+    shifted = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray((shifted / shifted.sum(-1, keepdims=True)).mean(0))

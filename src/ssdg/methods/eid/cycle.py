@@ -1,0 +1,53 @@
+"""Algorithm 1 of Lin et al., Semi-Supervised Domain Generalization with Evolving Intermediate Domain."""
+
+from __future__ import annotations
+
+from ...data.sets import Task
+from ..api import Build, Learner, Method, Trainer, register
+from .bridge import evolve, first_source
+from .dual import DualNetworks
+from .labeling import build_labelers, pseudo_label
+from .settings import RELEASE, EidSettings
+
+
+def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner:
+    """The cycle: labelers give pseudo-labels, dual networks learn them, what is clean becomes the next source."""
+    labelers = build_labelers(task, build, cfg, cycle=1)
+    dual = build("dcg", DualNetworks, cfg)
+    source = first_source(task, cfg)
+    for cycle in range(1, cfg.cycles + 1):
+        if cfg.reinit and cycle > 1:
+            labelers = build_labelers(task, build, cfg, cycle=cycle)
+            dual = build(f"dcg/{cycle}", DualNetworks, cfg)
+        # APL
+        pseudo = pseudo_label(task, trainer, labelers, source, cfg, cycle=cycle)
+        # DCG
+        trainer.train(
+            "dcg",
+            dual,
+            round=cycle,
+            labeled=task.labeled,
+            pseudo=pseudo,
+            settings=cfg,
+            lr_scale=1 / cycle**2,
+            union=cfg.union,
+            product=True,
+        )
+        # EID
+        source = evolve(task, trainer, dual, cfg, cycle=cycle)
+    return dual
+
+
+register(
+    Method(
+        name="eid",
+        family="ours",
+        paper="Lin et al., Semi-Supervised Domain Generalization with Evolving Intermediate Domain",
+        summary="pseudo-label each unlabeled domain, calibrate with two networks, mix what is clean, repeat",
+        learner=DualNetworks,
+        settings=EidSettings,
+        fit=fit,
+        needs=("unlabeled",),
+        presets={"release": RELEASE},
+    )
+)

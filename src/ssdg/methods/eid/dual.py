@@ -1,0 +1,74 @@
+"""DCG, dual calibrative generalization: two networks learn what the other takes for clean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn, stack
+
+from ...data.sets import Batch
+from ...losses.classification import cross_entropy, cross_entropy_each
+from ...losses.information import label_diversity
+from ...losses.selection import clean_rate, small_loss_rows
+from ...models.layers import StyleConfusor, attach_style
+from ..api import MakeBackbone, Progress, sgd
+from .settings import EidSettings
+
+
+class DualNetworks:
+    """Two networks of the same kind with heads of their own; `logits` gives both."""
+
+    def __init__(self, make_backbone: MakeBackbone, num_classes: int, settings: EidSettings) -> None:
+        self.settings = settings
+        self.networks = [self._network(make_backbone, num_classes) for _ in range(2)]
+        self.nets = nn.ModuleDict({"first": self.networks[0], "second": self.networks[1]})
+        self.opts = {"both": sgd(self.networks, settings)}
+
+    def _network(self, make_backbone: MakeBackbone, num_classes: int) -> nn.Module:
+        cfg, backbone = self.settings, make_backbone()
+        if cfg.style:
+            attach_style(
+                backbone,
+                lambda: StyleConfusor(cfg.style_alpha, cfg.style_probability, detach=cfg.style_detach),
+            )
+        return nn.Sequential(backbone, nn.Linear(int(backbone.num_features), num_classes))
+
+    def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """One update of both networks (Algorithm 1, lines 8 to 12) by the sum of their losses (Eq. allloss)."""
+        labeled, pseudo = batch.labeled, batch.pseudo
+        assert pseudo is not None
+        x = torch.cat([labeled.x, pseudo.x])  # styles are confused across labeled and unlabeled images
+        parts = [network(x).split([len(labeled.x), len(pseudo.x)]) for network in self.networks]
+        terms: dict[str, Tensor] = {}
+        if len(labeled.x):  # a shuffled union may hold no image of one kind
+            terms["loss_l"] = total(cross_entropy(logits_l, labeled.y) for logits_l, _ in parts)
+        if len(pseudo.x):
+            terms |= self._unlabeled_terms([logits_u for _, logits_u in parts], pseudo.y, self._rate(at))
+        loss = total(terms.values())
+        self.opts["both"].zero_grad()
+        loss.backward()
+        self.opts["both"].step()
+        return {"loss": loss.detach(), **{name: term.detach() for name, term in terms.items()}}
+
+    def _unlabeled_terms(self, logits_u: list[Tensor], y: Tensor, rate: float) -> dict[str, Tensor]:
+        chosen = [small_loss_rows(cross_entropy_each(logits.detach(), y), rate) for logits in logits_u]
+        # Each network learns the other's choice (Eq. clean_loss).
+        swapped = zip(logits_u, reversed(chosen), strict=True)
+        terms = {"loss_u": total(cross_entropy(logits[rows], y[rows]) for logits, rows in swapped)}
+        if self.settings.diversity:
+            terms["diversity"] = total(label_diversity(logits) for logits in logits_u)
+        return terms
+
+    def _rate(self, at: Progress) -> float:
+        cfg = self.settings
+        return clean_rate(at.epoch, ramp_epochs=cfg.ramp * at.epochs, delta=cfg.delta) if cfg.dual else 1.0
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(2, B, classes)."""
+        return stack([network(x) for network in self.networks])
+
+
+def total(terms: Iterable[Tensor]) -> Tensor:
+    """The sum of scalar tensors."""
+    return stack(list(terms)).sum()

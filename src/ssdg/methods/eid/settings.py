@@ -1,0 +1,62 @@
+"""Settings of the cycle; the defaults are the paper's text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from ...data.sets import Mix
+from ..api import Settings, find_method
+
+
+class EidSettings(Settings):
+    """`epochs`, `batch`, `lr` and what follows are DCG's; `labeler` holds the settings of the method in `apl`."""
+
+    epochs: int = Field(15, ge=1, description="DCG epochs per cycle")
+    iterations: int | None = Field(None, ge=1, description="N_max; empty: the larger of the sets is seen once")
+    cycles: int = Field(3, ge=1, description="C: cycles of APL, DCG and EID")
+    reinit: bool = Field(False, description="start every cycle from fresh networks instead of carrying on")
+    # APL
+    apl: str = Field("mcd", description="the DA method that labels each unlabeled domain")
+    apl_backbone: str | None = Field(None, description="may be deeper than DCG's; empty: the run's backbone")
+    apl_weights: str | None = Field(None, description="initial weights of apl_backbone; empty: the run's")
+    labeler: Any = Field(default_factory=dict, description="settings of the method in apl")
+    # DCG
+    dual: bool = Field(True, description="exchange small-loss choices; off: both learn all pseudo-labels")
+    style: bool = Field(True, description="style confusion")
+    diversity: bool = Field(True, description="label diversity regularization")
+    delta: float = Field(0.5, ge=0, lt=1, description="the clean rate of DCG falls from 1 to 1 − delta")
+    ramp: float = Field(0.6, gt=0, description="T_k as a share of the epochs")
+    style_alpha: float = Field(0.5, gt=0, description="lambda ~ Beta(style_alpha, style_alpha)")
+    style_probability: float = Field(1.0, ge=0, le=1, description="chance that a pass is confused")
+    style_detach: bool = Field(False, description="take style statistics as constants of the gradient")
+    union: bool = Field(False, description="one shuffled stream of labeled and pseudo-labeled images")
+    # EID
+    clean_rate: float = Field(0.4, gt=0, le=1, description="R: share of the agreed images kept as clean")
+    per_class: bool = Field(False, description="choose small losses within each class")
+    first_only: bool = Field(False, description="rank by the loss of network 1 instead of the sum of both")
+    mix: Mix = Field("mixup", description="how the intermediate domain is made")
+    mix_alpha: float = Field(1.0, gt=0, description="alpha ~ Beta(mix_alpha, mix_alpha)")
+    any_pair: bool = Field(False, description="mix any two of the union, one coefficient per batch")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_labeler(cls, values: dict[str, Any]) -> dict[str, Any]:
+        method = find_method(values.get("apl", "mcd"), family="DA")
+        given = values.get("labeler", {})
+        if isinstance(given, dict):
+            values = {**values, "labeler": method.settings.model_validate(given)}
+        return values
+
+
+RELEASE: dict[str, Any] = {
+    # The choices of the authors' release where it differs from the paper; its label leak is not among them.
+    "union": True,
+    "any_pair": True,
+    "per_class": True,
+    "first_only": True,
+    "style_alpha": 0.1,
+    "style_probability": 0.5,
+    "style_detach": True,
+}

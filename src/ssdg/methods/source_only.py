@@ -1,0 +1,45 @@
+"""Source-only: cross-entropy on the labeled domain, and nothing else."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ..data.sets import Batch
+from ..losses.classification import cross_entropy
+from .api import MakeBackbone, Method, Progress, Settings, fit_once, register, sgd
+
+
+class SourceOnly:
+    """One network, one loss."""
+
+    def __init__(self, make_backbone: MakeBackbone, num_classes: int, settings: Settings) -> None:
+        backbone = make_backbone()
+        self.network = nn.Sequential(backbone, nn.Linear(int(backbone.num_features), num_classes))
+        self.nets = nn.ModuleDict({"network": self.network})
+        self.opts = {"network": sgd([self.network], settings)}
+
+    def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """One descent step on the labeled batch."""
+        loss = cross_entropy(self.network(batch.labeled.x), batch.labeled.y)
+        self.opts["network"].zero_grad()
+        loss.backward()
+        self.opts["network"].step()
+        return {"loss": loss.detach()}
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(1, B, classes)."""
+        logits: Tensor = self.network(x)
+        return logits.unsqueeze(0)
+
+
+register(
+    Method(
+        name="source-only",
+        family="source",
+        paper="the baseline of every table",
+        summary="cross-entropy on the labeled domain alone",
+        learner=SourceOnly,
+        settings=Settings,
+        fit=fit_once(SourceOnly, unlabeled=False),
+    )
+)
