@@ -65,7 +65,7 @@ class RunConfig(BaseModel):
 
 def _last_parts(values: Flat) -> Flat:
     paths = ("data", "labeled", "target", "weights")
-    short = {key: Path(values[key]).name for key in paths if values[key] is not None}
+    short: Flat = {key: Path(values[key]).name for key in paths if values[key] is not None}
     if values["unlabeled"] is not None:
         short["unlabeled"] = [Path(path).name for path in values["unlabeled"]]
     return {**values, **short}

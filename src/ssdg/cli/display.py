@@ -47,7 +47,9 @@ class Display:
         """What is trained on what."""
         say, task = self.console.print, problem.task
         others = ", ".join(f"{name} ({len(images):,})" for name, images in task.unlabeled.items()) or "none"
-        say(f"[bold]{config.method}[/bold] · preset {config.preset} · seed {config.seed} · {len(task.classes)} classes")
+        say(
+            f"[bold]{config.method}[/bold] · preset {config.preset} · seed {config.seed}, {len(task.classes)} classes"
+        )
         say(f"  labeled    {problem.domains[0]} ({len(task.labeled):,} images)")
         say(f"  unlabeled  {others}")
         if problem.target is not None:
@@ -101,7 +103,10 @@ class Display:
     def conclude(self, result: dict[str, Any]) -> None:
         """The numbers in the end."""
         self.bar.stop()
-        for name, title in (("target", f"unseen {result['task']['target']}"), ("validation", "held-out labeled")):
+        for name, title in (
+            ("target", f"unseen {result['task']['target']}"),
+            ("validation", "held-out labeled"),
+        ):
             if name in result:
                 self.console.print(score_table(title, result[name]))
         self.console.print(f"{result['seconds']:.0f} s of training; all numbers in {self.folder / 'result.json'}")

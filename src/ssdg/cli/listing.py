@@ -27,7 +27,7 @@ def methods(*, json_: bool = False) -> None:
                 "paper": m.paper,
                 "needs": list(m.needs),
                 "summary": m.summary,
-                "settings": m.settings().model_dump(mode="json"),
+                "settings": m.settings.model_validate({}).model_dump(mode="json"),
             }
             for m in rows
         ]

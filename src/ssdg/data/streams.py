@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +27,8 @@ from .sets import (
     concat_labeled,
 )
 
+T = TypeVar("T", bound=np.generic)
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -37,13 +40,14 @@ class Pipeline:
     rank: int = 0
     world: int = 1
 
-    def share(self, rows: Rows) -> Rows:
+    def share(self, rows: NDArray[T]) -> NDArray[T]:
         """This process's part of a batch that all processes draw alike."""
         return rows[self.rank :: self.world]
 
     def images(self, table: ImageTable, rows: Rows, *words: object) -> Tensor:
         """Weakly augmented images in [0, 1], channels last; the randomness comes from `words`."""
-        return augment(self.upload(table, rows), self.kind, torch_rng(*words, self.rank))
+        x = self.upload(table, rows)
+        return augment(x, self.kind, torch_rng(*words, self.rank)) if len(rows) else x.permute(0, 3, 1, 2).float()
 
     def upload(self, table: ImageTable, rows: Rows) -> Tensor:
         """uint8 (B, H, W, 3) on the device; pinned on its way to an accelerator."""

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from ..methods.api import Learner
 
@@ -22,7 +21,7 @@ class Machine:
     """Where and how tensors are computed."""
 
     accelerator: Accelerator
-    precision: Precision
+    precision: str
 
     @property
     def device(self) -> torch.device:
@@ -62,11 +61,11 @@ class Machine:
     def _average_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Data parallelism as one exchange before every update: it fits methods with several optimizers."""
         gradients = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
-        flat = _flatten_dense_tensors([g.contiguous() for g in gradients])
+        flat = torch.cat([g.reshape(-1) for g in gradients])
         torch.distributed.all_reduce(flat)
-        flat /= self.world
-        for gradient, mean in zip(gradients, _unflatten_dense_tensors(flat, gradients), strict=True):
-            gradient.copy_(mean)
+        means = torch.split(flat / self.world, [g.numel() for g in gradients])
+        for gradient, mean in zip(gradients, means, strict=True):
+            gradient.copy_(mean.view(gradient.shape))
 
 
 def _autocast(forward: Callable[..., Tensor], device: str) -> Callable[..., Tensor]:
@@ -78,7 +77,7 @@ def _autocast(forward: Callable[..., Tensor], device: str) -> Callable[..., Tens
     return cast
 
 
-def start_machine(device: str = "auto", precision: Precision = "fp32") -> Machine:
+def start_machine(device: str = "auto", precision: str = "fp32") -> Machine:
     """Join the other processes (torchrun) and take a device; `auto` is an accelerator if there is one."""
     return Machine(Accelerator(cpu=device == "cpu"), precision)
 

@@ -30,9 +30,7 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
     root = find_root(given, cache)
     known = data_defaults(root) if root else None
-    config = resolve(
-        given, kind=known.augment if known else "photo", size=known.image_size if known else 224
-    )
+    config = resolve(given, kind=known.augment if known else "photo", size=known.image_size if known else 224)
     backbone = build_backbone(config.backbone, "none")
     if config.size < int(backbone.min_size):
         raise UserError(

@@ -35,10 +35,14 @@ def few_images(problem: Problem) -> Problem:
     """Two images of every class of the labeled domain, and two batches of all else."""
     few = slice(0, BATCH * BATCHES)
     task, target, validation = problem.task, problem.target, problem.validation
-    unlabeled = {name: UnlabeledSet(s.images.take(rows_of(s, few)), s.domain[few]) for name, s in task.unlabeled.items()}
+    unlabeled = {
+        name: UnlabeledSet(s.images.take(rows_of(s, few)), s.domain[few]) for name, s in task.unlabeled.items()
+    }
     labeled = few_of_each(task.labeled)
     if target is not None:
-        target = Target(target.name, target.images.take(rows_of(target.images, few)), target.paths[few], target.y[few])
+        target = Target(
+            target.name, target.images.take(rows_of(target.images, few)), target.paths[few], target.y[few]
+        )
     return replace(
         problem,
         task=replace(task, labeled=labeled, unlabeled=unlabeled),
@@ -56,7 +60,7 @@ def rows_of(sized: Any, part: slice) -> Rows:
 
 def few_of_each(labeled: LabeledSet) -> LabeledSet:
     """The first two images of every class."""
-    rows = np.concatenate([np.flatnonzero(labeled.y == k)[:2] for k in np.unique(labeled.y)] or [np.zeros(0, np.intp)])
-    return LabeledSet(
-        labeled.images.take(rows), labeled.y[rows], labeled.domain[rows], labeled.trusted[rows]
+    rows = np.concatenate(
+        [np.flatnonzero(labeled.y == k)[:2] for k in np.unique(labeled.y)] or [np.zeros(0, np.intp)]
     )
+    return LabeledSet(labeled.images.take(rows), labeled.y[rows], labeled.domain[rows], labeled.trusted[rows])

@@ -119,13 +119,15 @@ def check_needs(method: Method, problem: Problem, config: RunConfig, world: int)
     inner = getattr(config.settings, "labeler", None)
     for settings in (config.settings, inner):
         if isinstance(settings, Settings) and settings.batch % world:
-            raise UserError(f"batch={settings.batch} cannot be shared by {world} processes; give a multiple of {world}")
+            raise UserError(
+                f"batch={settings.batch} cannot be shared by {world} processes; give a multiple of {world}"
+            )
 
 
 def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, Any]) -> None:
     """Make the folder this run's, or check that it is."""
     path = folder / "run.json"
-    mine = {"hash": config.hash, "fingerprint": problem.fingerprint, "config": config.flat()}
+    mine: dict[str, Any] = {"hash": config.hash, "fingerprint": problem.fingerprint, "config": config.flat()}
     if not path.exists():
         if problem.unreadable:
             lines = [f"{name}\t{reason}\n" for name, reason in problem.unreadable]

@@ -202,7 +202,5 @@ def load_labels(path: Path, count: int) -> PseudoLabels:
     with np.load(path, allow_pickle=False) as file:
         labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"])
     if len(labels.y) != count:
-        raise UserError(
-            f"{path} labels {len(labels.y)} images where the pool has {count}; delete the run folder"
-        )
+        raise UserError(f"{path} labels {len(labels.y)} images where the pool has {count}; delete the run folder")
     return labels

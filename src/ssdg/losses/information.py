@@ -10,7 +10,7 @@ from .shapes import require_rows
 
 def entropy(probs: Tensor) -> Tensor:
     """−Σ_k p_k log p_k of every row: (B,), with 0 log 0 = 0. In [0, log K]."""
-    return -torch.special.xlogy(probs, probs).sum(-1)
+    return -torch.xlogy(probs, probs).sum(-1)
 
 
 def label_diversity(logits: Tensor) -> Tensor:

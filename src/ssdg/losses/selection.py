@@ -37,7 +37,7 @@ def clean_mask(logits: Tensor, rate: float, *, per_class: bool = False, first_on
     agreed = (votes == votes[0]).all(0)
     log_probs = logits.log_softmax(-1).gather(-1, votes[0].expand(len(logits), -1).unsqueeze(-1)).squeeze(-1)
     losses = -(log_probs[0] if first_only else log_probs.sum(0))
-    groups = [agreed & (votes[0] == k) for k in votes[0].unique()] if per_class else [agreed]
+    groups = [agreed & (votes[0] == k) for k in range(logits.shape[-1])] if per_class else [agreed]
     keep = torch.zeros_like(agreed)
     for group in groups:
         rows = group.nonzero().squeeze(-1)

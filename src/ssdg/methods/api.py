@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from ..data.sets import Batch, LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet
 from ..errors import unknown
+from ..models.backbones import Backbone
+from ..models.heads import linear_head
 
 Family = Literal["source", "DA", "DG", "SSL", "ours"]
-MakeBackbone = Callable[[], nn.Module]
+MakeBackbone = Callable[[], Backbone]
 Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> class (n,), keep (n,)
 
 
@@ -150,7 +150,7 @@ def find_method(name: str, family: Family | None = None) -> Method:
     return METHODS[name]
 
 
-def sgd(modules: Iterable[nn.Module], settings: Settings) -> SGD:
+def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:
     """The paper's optimizer over all parameters of the modules, fused: same numbers, half the time."""
     parameters = list(chain.from_iterable(m.parameters() for m in modules))
     return SGD(
@@ -160,6 +160,20 @@ def sgd(modules: Iterable[nn.Module], settings: Settings) -> SGD:
         weight_decay=settings.weight_decay,
         fused=True,
     )
+
+
+def descend(loss: Tensor, *optimizers: Optimizer) -> None:
+    """One step down the gradient of `loss` for the parameters of these optimizers; the others stay."""
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    torch.autograd.backward(loss)
+    for optimizer in optimizers:
+        optimizer.step()
+
+
+def with_head(backbone: Backbone, num_classes: int) -> nn.Sequential:
+    """A whole classifier: images to logits."""
+    return nn.Sequential(backbone, linear_head(backbone.num_features, num_classes))
 
 
 def argmax_rule(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,15 +188,7 @@ def fit_once(learner: Callable[[MakeBackbone, int, Any], Learner], *, unlabeled:
     def fit(task: Task, trainer: Trainer, build: Build, settings: Settings) -> Learner:
         product = build("main", learner, settings)
         pool = task.pool if unlabeled else None
-        trainer.train(
-            "main", product, round=1, labeled=task.labeled, unlabeled=pool, settings=settings, product=True
-        )
+        trainer.train("main", product, round=1, labeled=task.labeled, unlabeled=pool, settings=settings, product=True)
         return product
 
     return fit
-
-
-def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Mean class probabilities over the networks: (networks, n, K) -> (n, K)."""
-    shifted = np.exp(logits - logits.max(-1, keepdims=True))
-    return np.asarray((shifted / shifted.sum(-1, keepdims=True)).mean(0))

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ..data.sets import Batch
 from ..losses.classification import cross_entropy
-from .api import MakeBackbone, Method, Progress, Settings, fit_once, register, sgd
+from .api import MakeBackbone, Method, Progress, Settings, descend, fit_once, register, sgd, with_head
 
 
 class SourceOnly:
@@ -14,16 +14,14 @@ class SourceOnly:
 
     def __init__(self, make_backbone: MakeBackbone, num_classes: int, settings: Settings) -> None:
         backbone = make_backbone()
-        self.network = nn.Sequential(backbone, nn.Linear(int(backbone.num_features), num_classes))
+        self.network = with_head(backbone, num_classes)
         self.nets = nn.ModuleDict({"network": self.network})
         self.opts = {"network": sgd([self.network], settings)}
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """One descent step on the labeled batch."""
         loss = cross_entropy(self.network(batch.labeled.x), batch.labeled.y)
-        self.opts["network"].zero_grad()
-        loss.backward()
-        self.opts["network"].step()
+        descend(loss, self.opts["network"])
         return {"loss": loss.detach()}
 
     def logits(self, x: Tensor) -> Tensor:

@@ -98,8 +98,7 @@ def build_timm(model: str, weights: str) -> ExternalBackbone:
     timm = import_extra("timm", "timm", name)
     if not timm.is_model(model):
         raise UserError(
-            f"timm has no model '{model}'{suggest(model, timm.list_models())}; "
-            "timm.list_models() shows all names"
+            f"timm has no model '{model}'{suggest(model, timm.list_models())}; timm.list_models() shows all names"
         )
     try:
         net = timm.create_model(model, pretrained=weights == "imagenet", num_classes=0)
@@ -135,9 +134,7 @@ def build_hf(model: str, weights: str) -> ExternalBackbone:
         )
     auto = transformers.AutoBackbone
     try:
-        config = (transformers.AutoConfig.for_model if is_type else transformers.AutoConfig.from_pretrained)(
-            model
-        )
+        config = (transformers.AutoConfig.for_model if is_type else transformers.AutoConfig.from_pretrained)(model)
         net = auto.from_pretrained(model) if weights == "imagenet" else auto.from_config(config)
     except (OSError, ValueError) as error:
         raise cannot_build(name, error) from error

@@ -50,9 +50,7 @@ class StyleConfusor(nn.Module):
     whatever the device of the features. It has no parameters.
     """
 
-    def __init__(
-        self, alpha: float = 0.5, probability: float = 1.0, eps: float = 1e-6, detach: bool = False
-    ) -> None:
+    def __init__(self, alpha: float = 0.5, probability: float = 1.0, eps: float = 1e-6, detach: bool = False) -> None:
         super().__init__()
         if alpha <= 0 or eps <= 0 or not 0 <= probability <= 1:
             raise UserError(
@@ -103,9 +101,7 @@ def attach_style(backbone: nn.Module, make_confusor: Callable[[], nn.Module]) ->
     for stage in stages:
         layer = make_confusor()
         if layer.state_dict():
-            raise UserError(
-                f"{type(layer).__name__} has state of its own and cannot be attached as a style layer"
-            )
+            raise UserError(f"{type(layer).__name__} has state of its own and cannot be attached as a style layer")
         handles.append(stage.register_forward_hook(StyleHook(layer)))
     return handles
 

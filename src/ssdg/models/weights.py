@@ -27,9 +27,7 @@ WRAPPERS = ("state_dict", "model")  # keys under which training scripts keep the
 SHOWN = 3  # mismatches in an error message
 
 
-def load_weights(
-    net: nn.Module, name: str, weights: str, *, imagenet: Callable[[], State], classifier: str
-) -> None:
+def load_weights(net: nn.Module, name: str, weights: str, *, imagenet: Callable[[], State], classifier: str) -> None:
     """Fill `net` (called `name` in messages) from `weights`: 'none', 'imagenet' or a file.
 
     Keys under `classifier` are ignored; half precision is cast to the precision of `net`.

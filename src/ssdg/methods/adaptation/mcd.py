@@ -8,7 +8,8 @@ from torch import Tensor, nn, no_grad, stack
 from ...data.sets import Batch
 from ...losses.classification import cross_entropy
 from ...losses.discrepancy import l1_discrepancy
-from ..api import MakeBackbone, Method, Progress, Settings, fit_once, register, sgd
+from ...models.heads import linear_head
+from ..api import MakeBackbone, Method, Progress, Settings, descend, fit_once, register, sgd
 
 
 class McdSettings(Settings):
@@ -26,8 +27,7 @@ class Mcd:
 
     def __init__(self, make_backbone: MakeBackbone, num_classes: int, settings: McdSettings) -> None:
         self.features = make_backbone()
-        width = int(self.features.num_features)
-        self.heads = nn.ModuleList([nn.Linear(width, num_classes) for _ in range(2)])
+        self.heads = nn.ModuleList([linear_head(self.features.num_features, num_classes) for _ in range(2)])
         self.nets = nn.ModuleDict({"features": self.features, "heads": self.heads})
         self.opts = {"features": sgd([self.features], settings), "heads": sgd([self.heads], settings)}
         self.inner_steps = settings.inner_steps
@@ -38,17 +38,17 @@ class Mcd:
         x, y, u = batch.labeled.x, batch.labeled.y, batch.unlabeled.x
         # A: features and classifiers learn the labeled batch.
         loss_a = self._classify(self.features(x), y)
-        self._update(loss_a, "features", "heads")
+        descend(loss_a, *self.opts.values())
         # B: classifiers part on the unlabeled batch and stay right on the labeled one; features are fixed.
         with no_grad():
             features_l = self.features(x)
         features_u = self.features(u)  # its graph serves the first pass of C: features do not change in B
         discrepancy = self._disagree(features_u.detach())
-        self._update(self._classify(features_l, y) - discrepancy, "heads")
+        descend(self._classify(features_l, y) - discrepancy, self.opts["heads"])
         # C: features bring the classifiers together again; classifiers are fixed.
         for inner in range(self.inner_steps):
             loss_c = self._disagree(features_u if inner == 0 else self.features(u))
-            self._update(loss_c, "features")
+            descend(loss_c, self.opts["features"])
         return {"loss": loss_a.detach(), "discrepancy": discrepancy.detach(), "closed": loss_c.detach()}
 
     def logits(self, x: Tensor) -> Tensor:
@@ -63,13 +63,6 @@ class Mcd:
     def _disagree(self, features: Tensor) -> Tensor:
         first, second = (head(features).softmax(-1) for head in self.heads)
         return l1_discrepancy(first, second)
-
-    def _update(self, loss: Tensor, *names: str) -> None:
-        for optimizer in self.opts.values():
-            optimizer.zero_grad()
-        loss.backward()
-        for name in names:
-            self.opts[name].step()
 
 
 register(

@@ -12,7 +12,7 @@ from ...losses.classification import cross_entropy, cross_entropy_each
 from ...losses.information import label_diversity
 from ...losses.selection import clean_rate, small_loss_rows
 from ...models.layers import StyleConfusor, attach_style
-from ..api import MakeBackbone, Progress, sgd
+from ..api import MakeBackbone, Progress, descend, sgd, with_head
 from .settings import EidSettings
 
 
@@ -32,7 +32,7 @@ class DualNetworks:
                 backbone,
                 lambda: StyleConfusor(cfg.style_alpha, cfg.style_probability, detach=cfg.style_detach),
             )
-        return nn.Sequential(backbone, nn.Linear(int(backbone.num_features), num_classes))
+        return with_head(backbone, num_classes)
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """One update of both networks (Algorithm 1, lines 8 to 12) by the sum of their losses (Eq. allloss)."""
@@ -46,9 +46,7 @@ class DualNetworks:
         if len(pseudo.x):
             terms |= self._unlabeled_terms([logits_u for _, logits_u in parts], pseudo.y, self._rate(at))
         loss = total(terms.values())
-        self.opts["both"].zero_grad()
-        loss.backward()
-        self.opts["both"].step()
+        descend(loss, self.opts["both"])
         return {"loss": loss.detach(), **{name: term.detach() for name, term in terms.items()}}
 
     def _unlabeled_terms(self, logits_u: list[Tensor], y: Tensor, rate: float) -> dict[str, Tensor]:

@@ -14,9 +14,7 @@ def build_labelers(task: Task, build: Build, cfg: EidSettings, *, cycle: int) ->
     learner = find_method(cfg.apl, family="DA").learner
     suffix = f"/{cycle}" if cycle > 1 else ""
     return {
-        name: build(
-            f"apl/{name}{suffix}", learner, cfg.labeler, backbone=cfg.apl_backbone, weights=cfg.apl_weights
-        )
+        name: build(f"apl/{name}{suffix}", learner, cfg.labeler, backbone=cfg.apl_backbone, weights=cfg.apl_weights)
         for name in task.unlabeled
     }
 
