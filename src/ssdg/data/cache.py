@@ -1,0 +1,231 @@
+"""Decode once into a memory-mapped uint8 file, keyed by content.
+
+Pass 1 hashes every file; a listing keyed by path, size and times remembers the hashes, so that later only
+`stat` is needed. Pass 2 decodes each distinct content once. Rows stand in the order of their hashes.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UserError
+from ..files import atomic_path, locked, remove_leftovers, write_json
+from .decode import DECODE_VERSION, UnreadableError, decode, resize
+from .progress import Progress, shown
+from .sets import ImageTable, content_digests
+from .sources import Item, Reader
+
+DIGEST_BYTES = 16
+_CHUNK = 16  # images per job of a thread: small enough to stop soon, large enough to cost nothing
+Digests = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class CachedImages:
+    """The readable images of a list of items, by content; `item[i]` is the item of image i."""
+
+    images: ImageTable
+    item: NDArray[np.intp]
+    unreadable: tuple[tuple[str, str], ...]  # (path, reason)
+
+
+def load_images(
+    items: Sequence[Item], size: int, cache: Path, *, title: str = "images", progress: Progress | None = None
+) -> CachedImages:
+    """Open the decoded images of `items`, decoding them first if this was never done for these contents."""
+    with _cache_errors(cache), Reader() as reader:
+        digests, unread = _digests(items, cache, reader)
+        kept = (
+            np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
+        )
+        unique, first, inverse = _unique(digests[kept])
+        holders = [items[i] for i in kept[first]]
+        pixels, bad = _decoded(holders, unique, size, cache, reader, shown_as=(title, progress))
+    broken = np.isin(inverse, list(bad))
+    reasons = {items[i].path: reason for i, reason in unread.items()}
+    reasons |= {items[i].path: bad[int(row)] for i, row in zip(kept[broken], inverse[broken], strict=True)}
+    good = np.flatnonzero(~broken)
+    good = good[np.argsort(inverse[good], kind="stable")]
+    rows = inverse[good]
+    table = ImageTable((pixels,), np.zeros(len(rows), np.int32), rows, unique[rows])
+    return CachedImages(table, kept[good], tuple(sorted(reasons.items())))
+
+
+def item_digests(items: Sequence[Item], cache: Path) -> tuple[Digests, dict[int, str]]:
+    """The 16-byte content hash of each item, and the reasons of those that could not be read, by position."""
+    with _cache_errors(cache), Reader() as reader:
+        return _digests(items, cache, reader)
+
+
+@contextmanager
+def _cache_errors(cache: Path) -> Iterator[None]:
+    """Files that cannot be read are told apart below; what reaches here went wrong with the cache itself."""
+    try:
+        yield
+    except OSError as error:
+        what = error.strerror or str(error)
+        hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+        raise UserError(
+            f"cannot write the image cache in '{cache}': {what}; {hint} or choose another cache folder"
+        ) from error
+
+
+def _unique(digests: Digests) -> tuple[Digests, NDArray[np.intp], NDArray[np.intp]]:
+    """Distinct hashes in order, the first item of each, and each item's place among them."""
+    words = np.ascontiguousarray(digests).view(np.dtype((np.void, DIGEST_BYTES))).reshape(-1)
+    unique, first, inverse = np.unique(words, return_index=True, return_inverse=True)
+    return unique.view(np.uint8).reshape(-1, DIGEST_BYTES), first, inverse.reshape(-1)
+
+
+def _digests(items: Sequence[Item], cache: Path, reader: Reader) -> tuple[Digests, dict[int, str]]:
+    listing = _listing_path(items, cache)
+    if listing.exists():
+        return np.load(listing, allow_pickle=False), {}
+    with locked(listing.with_suffix(".lock")):
+        if listing.exists():  # another process was faster
+            return np.load(listing, allow_pickle=False), {}
+        remove_leftovers(listing)
+        digests, unread = _hash_all(items, reader)
+        if not unread:
+            with atomic_path(listing) as temporary, temporary.open("wb") as file:
+                np.save(file, digests)
+    return digests, unread
+
+
+def _listing_path(items: Sequence[Item], cache: Path) -> Path:
+    sha = hashlib.sha256()
+    for item in items:
+        line = f"{item.file}\x1f{item.entry}\x1f{item.row}\x1f{item.stamp}\n"
+        sha.update(line.encode("utf-8", "surrogateescape"))
+    return cache / f"listing-{sha.hexdigest()[:24]}.npy"
+
+
+def _hash_all(items: Sequence[Item], reader: Reader) -> tuple[Digests, dict[int, str]]:
+    digests = np.zeros((len(items), DIGEST_BYTES), np.uint8)
+    unread: dict[int, str] = {}
+
+    def work(rows: range) -> None:
+        for row in rows:
+            try:
+                digests[row] = np.frombuffer(_digest(reader.read(items[row])), np.uint8)
+            except OSError as error:
+                unread[row] = f"cannot be read: {error.strerror or error}"
+
+    for _ in _in_threads(work, len(items)):
+        pass
+    return digests, unread
+
+
+def _digest(content: bytes | NDArray[np.uint8]) -> bytes:
+    if isinstance(content, bytes):
+        return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+    return content_digests(content[None]).tobytes()
+
+
+def _in_threads(work: Callable[[range], None], total: int) -> Iterator[int]:
+    """Run `work` on all of range(total) in pieces, on every core; yield how many are done."""
+    pieces = [range(start, min(start + _CHUNK, total)) for start in range(0, total, _CHUNK)]
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
+        for piece, _ in zip(pieces, pool.map(work, pieces), strict=True):
+            yield piece.stop
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _decoded(
+    holders: Sequence[Item],
+    unique: Digests,
+    size: int,
+    cache: Path,
+    reader: Reader,
+    shown_as: tuple[str, Progress | None],
+) -> tuple[NDArray[np.uint8], dict[int, str]]:
+    """Pixels (n, size, size, 3) of these contents, and the rows that cannot be decoded with their reasons."""
+    key = hashlib.sha256(f"{DECODE_VERSION} {size} ".encode() + unique.tobytes()).hexdigest()[:24]
+    meta, data = cache / f"{key}.json", cache / f"{key}.u8"
+    shape = (len(unique), size, size, 3)
+    if not _complete(meta, data, shape):
+        with locked(cache / f"{key}.lock"):
+            if not _complete(meta, data, shape):
+                remove_leftovers(data)
+                remove_leftovers(meta)
+                _build(holders, unique, size, data, meta, reader, shown_as)
+    reasons: dict[str, str] = json.loads(meta.read_text(encoding="utf-8"))["unreadable"]
+    pixels = np.memmap(data, np.uint8, "r", shape=shape) if len(unique) else np.zeros(shape, np.uint8)
+    return pixels, {int(row): reason for row, reason in reasons.items()}
+
+
+def _complete(meta: Path, data: Path, shape: tuple[int, ...]) -> bool:
+    """The description is written last; a data file of another length was cut off by someone."""
+    return meta.exists() and data.exists() and data.stat().st_size == int(np.prod(shape))
+
+
+def _build(
+    holders: Sequence[Item],
+    unique: Digests,
+    size: int,
+    data: Path,
+    meta: Path,
+    reader: Reader,
+    shown_as: tuple[str, Progress | None],
+) -> None:
+    unreadable: dict[int, str] = {}
+    num_bytes = size * size * 3
+    with atomic_path(data) as temporary, temporary.open("wb") as file, shown(*shown_as) as progress:
+        _reserve(file.fileno(), num_bytes * len(holders))
+
+        def work(rows: range) -> None:
+            for row in rows:
+                try:
+                    pixels = _decode_item(holders[row], unique[row], size, reader)
+                except UnreadableError as reason:
+                    unreadable[row] = str(reason)
+                else:
+                    _write_at(file.fileno(), np.ascontiguousarray(pixels), row * num_bytes)
+
+        for done in _in_threads(work, len(holders)):
+            progress(done, len(holders))
+    about: dict[str, Any] = {"images": len(holders), "size": size, "decode_version": DECODE_VERSION}
+    write_json(meta, about | {"unreadable": {str(row): unreadable[row] for row in sorted(unreadable)}})
+
+
+def _decode_item(item: Item, digest: Digests, size: int, reader: Reader) -> NDArray[np.uint8]:
+    try:
+        content = reader.read(item)
+    except OSError as error:
+        raise UserError(f"'{item.path}' can no longer be read: {error.strerror or error}") from None
+    if _digest(content) != digest.tobytes():
+        raise UserError(f"'{item.path}' changed while it was being read; run the command again")
+    return decode(content, size) if isinstance(content, bytes) else resize(content, size)
+
+
+def _reserve(handle: int, num_bytes: int) -> None:
+    """Claim the whole space at once: a full disk shows before the work and not during it."""
+    if not num_bytes:
+        return
+    try:
+        os.posix_fallocate(handle, 0, num_bytes)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems cannot reserve
+            raise
+        os.ftruncate(handle, num_bytes)
+
+
+def _write_at(handle: int, pixels: NDArray[np.uint8], offset: int) -> None:
+    view = pixels.reshape(-1).data
+    while view:
+        written = os.pwrite(handle, view, offset)
+        view, offset = view[written:], offset + written

@@ -1,0 +1,251 @@
+"""Domains -> the problem the engine holds, with every mistake in the data told before any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UserError
+from .cache import load_images
+from .catalog import UNKNOWN_DATASET, Dataset, dataset_of, find_domain
+from .checks import (
+    check_apart,
+    check_classes,
+    check_images,
+    check_labeled,
+    check_roles,
+    check_same_classes,
+)
+from .folders import Benchmark, Domain, read_benchmark, read_class_folder
+from .hidden import UNKNOWN, Problem, Target
+from .holdout import held_out
+from .progress import Progress
+from .sets import ImageTable, LabeledSet, Task, UnlabeledSet, digest_of
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A decoded domain: images by content, and per image its class name or '', path and side of the split."""
+
+    name: str
+    images: ImageTable
+    labels: tuple[str, ...]
+    paths: tuple[str, ...]
+    train: NDArray[np.bool_]
+    held: NDArray[np.bool_]
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+    def codes(self, classes: Sequence[str]) -> NDArray[np.int64]:
+        """Class indices, UNKNOWN where the name is none of `classes`."""
+        number = {name: index for index, name in enumerate(classes)}
+        return np.array([number.get(label, UNKNOWN) for label in self.labels], np.int64)
+
+
+def benchmark_problem(
+    root: Path,
+    *,
+    labeled: str,
+    target: str | None,
+    unlabeled: Sequence[str] | None = None,
+    size: int | None = None,
+    cache: Path,
+    progress: Progress | None = None,
+) -> Problem:
+    """One labeled, some unlabeled and one unseen domain of a benchmark root.
+
+    Without `unlabeled`, all other domains are unlabeled; in the web benchmarks only the crawled one is.
+    """
+    benchmark = read_benchmark(Path(root))
+    dataset = dataset_of(benchmark.names)
+    roles = _roles(benchmark, dataset, labeled, target, unlabeled)
+    sources = [benchmark[name] for name in roles.sources]
+    check_classes(sources[0])
+    goal = benchmark[roles.target] if roles.target else None
+    if goal:
+        check_same_classes(sources[0], goal)
+    protocol = dataset or UNKNOWN_DATASET
+    return _problem(sources, goal, sources[0].classes, protocol, size, cache, progress)
+
+
+def folder_problem(
+    labeled: Path,
+    unlabeled: Sequence[Path],
+    target: Path | None = None,
+    *,
+    size: int | None = None,
+    cache: Path,
+    progress: Progress | None = None,
+) -> Problem:
+    """Folders of one's own: labeled by class sub-folders, unlabeled in any shape, a target to test on."""
+    check_apart(labeled, unlabeled, target)
+    names = _unique_names([labeled, *unlabeled, *([target] if target else [])])
+    source = read_class_folder(labeled, names[0])
+    check_classes(source)
+    piles = [read_class_folder(path, name) for path, name in zip(unlabeled, names[1:], strict=False)]
+    for pile, path in zip(piles, unlabeled, strict=True):
+        if not pile.items:
+            raise UserError(f"the unlabeled folder '{path}' holds no image; give a folder with images")
+    piles = [_labels_by_any_folder(pile, source.classes) for pile in piles]
+    goal = read_class_folder(target, names[-1]) if target else None
+    if goal:
+        if not goal.items:
+            raise UserError(f"the target folder '{target}' holds no image; give a folder with images")
+        if "" not in goal.labels:
+            check_same_classes(source, goal)
+    return _problem([source, *piles], goal, source.classes, UNKNOWN_DATASET, size, cache, progress)
+
+
+def data_defaults(root: Path) -> Dataset:
+    """Image size, augmentation and validation rate for a root: the catalog's where its domains are known."""
+    return dataset_of(read_benchmark(root).names) or UNKNOWN_DATASET
+
+
+@dataclass(frozen=True)
+class _Roles:
+    sources: tuple[str, ...]  # the labeled domain first
+    target: str | None
+
+
+def _roles(
+    benchmark: Benchmark,
+    dataset: Dataset | None,
+    labeled: str,
+    target: str | None,
+    unlabeled: Sequence[str] | None,
+) -> _Roles:
+    names = benchmark.names
+    first = find_domain(labeled, names, dataset)
+    last = find_domain(target, names, dataset) if target else None
+    if unlabeled is None:
+        web = [name for name in names if dataset and name.casefold() == dataset.web]
+        rest = [name for name in web or names if name not in (first, last)]
+    else:
+        rest = [find_domain(name, names, dataset) for name in unlabeled]
+    check_roles(first, rest, last)
+    return _Roles((first, *rest), last)
+
+
+def _unique_names(paths: Sequence[Path]) -> list[str]:
+    """The folders' names, numbered where two are the same."""
+    names: list[str] = []
+    for path in paths:
+        name, number = path.resolve().name.removesuffix(".zip") or "root", 2
+        while (name if number == 2 else f"{name}-{number - 1}") in names:
+            number += 1
+        names.append(name if number == 2 else f"{name}-{number - 1}")
+    return names
+
+
+def _labels_by_any_folder(pile: Domain, classes: Sequence[str]) -> Domain:
+    """Take the first folder that is named like a class; a pile may wrap its class folders in others."""
+    known = set(classes)
+    labels = tuple(next((p for p in item.parts[:-1] if p in known), "") for item in pile.items)
+    return Domain(pile.name, pile.items, labels, pile.classes)
+
+
+def load_domain(
+    domain: Domain,
+    size: int,
+    cache: Path,
+    *,
+    validation_rate: float,
+    by_class: bool,
+    progress: Progress | None = None,
+) -> Loaded:
+    """Decode a domain (or open what was decoded before) and split it; `by_class`: each class alike."""
+    cached = load_images(domain.items, size, cache, title=domain.name, progress=progress)
+    labels = tuple(domain.labels[i] for i in cached.item)
+    if "train" in domain.splits:
+        train = np.isin(cached.item, domain.splits["train"])
+        listed = domain.splits.get("crossval")
+        held = ~train if listed is None else np.isin(cached.item, listed) & ~train
+    else:
+        groups = np.unique(labels, return_inverse=True)[1] if by_class and labels else None
+        held = held_out(cached.images.digest, validation_rate, groups)
+        train = ~held
+    paths = tuple(domain.items[i].path for i in cached.item)
+    return Loaded(domain.name, cached.images, labels, paths, train, held, cached.unreadable)
+
+
+def _problem(
+    sources: Sequence[Domain],
+    goal: Domain | None,
+    classes: tuple[str, ...],
+    protocol: Dataset,
+    size: int | None,
+    cache: Path,
+    progress: Progress | None,
+) -> Problem:
+    """Decode and assemble; the first of `sources` is the labeled one."""
+    side, rate = size or protocol.image_size, protocol.validation_rate
+    loaded = [
+        load_domain(d, side, cache, validation_rate=rate, by_class=i == 0, progress=progress)
+        for i, d in enumerate(sources)
+    ]
+    target = (
+        load_domain(goal, side, cache, validation_rate=0, by_class=False, progress=progress) if goal else None
+    )
+    for domain in (*loaded, *([target] if target else [])):
+        check_images(domain.name, len(domain.images), domain.unreadable)
+    return assemble(loaded[0], loaded[1:], target, classes)
+
+
+def assemble(
+    labeled: Loaded, unlabeled: Sequence[Loaded], target: Loaded | None, classes: tuple[str, ...]
+) -> Problem:
+    """The problem of decoded domains; what training may not see goes to the hidden side only."""
+    y = labeled.codes(classes)
+    inside = y != UNKNOWN
+    check_labeled(labeled.name, y[inside & labeled.train], classes)
+    train = _labeled_set(labeled, y, labeled.train & inside)
+    validation = _labeled_set(labeled, y, labeled.held & inside)
+    pools = {
+        domain.name: UnlabeledSet(
+            domain.images.take(domain.train), np.full(int(domain.train.sum()), index, np.int64)
+        )
+        for index, domain in enumerate(unlabeled, start=1)
+    }
+    task = Task(classes, train, pools)
+    stray = [
+        (path, "lies outside any class folder")
+        for path, ok in zip(labeled.paths, inside, strict=True)
+        if not ok
+    ]
+    domains = (labeled, *unlabeled, *([target] if target else []))
+    return Problem(
+        task=task,
+        domains=tuple(domain.name for domain in (labeled, *unlabeled)),
+        target=_target(target, classes) if target else None,
+        validation=validation if len(validation) else None,
+        truth={d.name: d.codes(classes)[d.train] for d in unlabeled},
+        paths={d.name: _taken(d.paths, d.train) for d in unlabeled},
+        unreadable=tuple(stray) + tuple(line for domain in domains for line in domain.unreadable),
+        fingerprint=_fingerprint(task, validation, target),
+    )
+
+
+def _labeled_set(domain: Loaded, y: NDArray[np.int64], rows: NDArray[np.bool_]) -> LabeledSet:
+    count = int(rows.sum())
+    return LabeledSet(
+        domain.images.take(rows), y[rows], np.zeros(count, np.int64), trusted=np.ones(count, np.bool_)
+    )
+
+
+def _target(domain: Loaded, classes: Sequence[str]) -> Target:
+    return Target(domain.name, domain.images, domain.paths, domain.codes(classes))
+
+
+def _taken(paths: Sequence[str], rows: NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(path for path, here in zip(paths, rows, strict=True) if here)
+
+
+def _fingerprint(task: Task, validation: LabeledSet, target: Loaded | None) -> str:
+    """A hash of contents, labels, splits and size; no path, no domain name and no hidden label goes in."""
+    pools = [pool.fingerprint for pool in task.unlabeled.values()]
+    goal = target.images.fingerprint if target else ""
+    size = task.labeled.images.size
+    return digest_of(size, task.classes, task.labeled.fingerprint, validation.fingerprint, goal, *pools)
