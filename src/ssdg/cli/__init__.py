@@ -17,13 +17,17 @@ app = App(
     "a classifier for a domain it has never seen.",
     version_flags=["--version"],
 )
-app.command("ssdg.cli.demo:demo", name="demo")
-app.command("ssdg.cli.train:train", name="train")
-app.command("ssdg.cli.train:resume", name="resume")
-app.command("ssdg.cli.use:evaluate", name="evaluate")
-app.command("ssdg.cli.use:predict", name="predict")
-app.command("ssdg.cli.listing:methods", name="methods")
-app.command("ssdg.cli.data:app", name="data")
+COMMANDS = {
+    "demo": ("ssdg.cli.demo:demo", "See it work: source-only and the method on embedded digits, in minutes."),
+    "train": ("ssdg.cli.train:train", "Train a method, or go on with a run that was stopped."),
+    "resume": ("ssdg.cli.train:resume", "Go on with the run in a folder."),
+    "evaluate": ("ssdg.cli.use:evaluate", "Score a trained run on a folder with class sub-folders."),
+    "predict": ("ssdg.cli.use:predict", "Classify images with a trained run."),
+    "methods": ("ssdg.cli.listing:methods", "List the methods that can be trained."),
+    "data": ("ssdg.cli.data:app", "List, describe and verify image data."),
+}
+for name, (where, told) in COMMANDS.items():
+    app.command(where, name=name, help=told)
 
 
 def main(words: list[str] | None = None) -> None:

@@ -47,9 +47,7 @@ def load_images(
     """Open the decoded images of `items`, decoding them first if this was never done for these contents."""
     with _cache_errors(cache), Reader() as reader:
         digests, unread = _digests(items, cache, reader)
-        kept = (
-            np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
-        )
+        kept = np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
         unique, first, inverse = _unique(digests[kept])
         holders = [items[i] for i in kept[first]]
         pixels, bad = _decoded(holders, unique, size, cache, reader, shown_as=(title, progress))

@@ -15,15 +15,11 @@ from .folders import Domain
 def check_roles(labeled: str, unlabeled: Sequence[str], target: str | None) -> None:
     """No domain may play two parts."""
     if labeled == target:
-        raise UserError(
-            f"'{labeled}' is both the labeled and the target domain; choose two different domains"
-        )
+        raise UserError(f"'{labeled}' is both the labeled and the target domain; choose two different domains")
     for name in unlabeled:
         if name in (labeled, target):
             role = "labeled" if name == labeled else "target"
-            raise UserError(
-                f"'{name}' is both the {role} domain and an unlabeled one; take it out of one of them"
-            )
+            raise UserError(f"'{name}' is both the {role} domain and an unlabeled one; take it out of one of them")
     if twice := [name for name in unlabeled if list(unlabeled).count(name) > 1]:
         raise UserError(f"'{twice[0]}' is given twice as an unlabeled domain; give it once")
 
@@ -60,9 +56,7 @@ def check_classes(labeled: Domain) -> None:
     if len(classes) < 2:
         raise UserError(f"'{labeled.name}' has the single class '{classes[0]}'; at least two are needed")
     if len(labeled.items) < 2:
-        raise UserError(
-            f"'{labeled.name}' has {len(labeled.items)} labeled images; each class needs one at least"
-        )
+        raise UserError(f"'{labeled.name}' has {len(labeled.items)} labeled images; each class needs one at least")
 
 
 def check_same_classes(labeled: Domain, target: Domain) -> None:
@@ -100,6 +94,5 @@ def check_labeled(name: str, y: NDArray[np.int64], classes: Sequence[str]) -> No
     empty = {label for label, count in zip(classes, counts, strict=True) if count == 0}
     if empty:
         raise UserError(
-            f"'{name}' has no readable training image of {_names(empty)}; "
-            "add images or remove the class folder"
+            f"'{name}' has no readable training image of {_names(empty)}; add images or remove the class folder"
         )

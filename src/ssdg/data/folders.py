@@ -69,9 +69,7 @@ def read_benchmark(root: Path) -> Benchmark:
     with Reader() as reader:
         domains += [_array_domain(item, reader) for item in arrays]
     if not domains:
-        raise UserError(
-            f"no domain in '{root}'; it must hold <domain>/<class>/<image> folders or one .npz file each"
-        )
+        raise UserError(f"no domain in '{root}'; it must hold <domain>/<class>/<image> folders or one .npz file each")
     domains.sort(key=lambda domain: domain.name)
     return Benchmark(root, _layout(base, domains, arrays, tree), tuple(domains))
 
@@ -177,9 +175,7 @@ def _array_domain(item: Item, reader: Reader) -> Domain:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise UserError(f"'labels' in '{item.file}' must be one row of whole numbers, not {labels.dtype}")
     if len(labels) != num_images:
-        raise UserError(
-            f"'{item.file}' has {num_images} images but {len(labels)} labels; each image needs one label"
-        )
+        raise UserError(f"'{item.file}' has {num_images} images but {len(labels)} labels; each image needs one label")
     rows = range(num_images)
     items = tuple(Item(f"{item.path}#{row}", item.file, item.entry, row, item.stamp) for row in rows)
     names = tuple(str(label) for label in labels.tolist())

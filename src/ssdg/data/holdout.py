@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 DIGEST = np.dtype((np.void, 16))
 
 
-def held_out(
-    digest: NDArray[np.uint8], rate: float, groups: NDArray[np.intp] | None = None
-) -> NDArray[np.bool_]:
+def held_out(digest: NDArray[np.uint8], rate: float, groups: NDArray[np.intp] | None = None) -> NDArray[np.bool_]:
     """Mark a share `rate` of the distinct contents, the ones with the lowest hashes; copies go together.
 
     With `groups` (a number per image) the share is taken of each group, rounded, and no group is marked

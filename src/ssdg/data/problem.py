@@ -186,9 +186,7 @@ def _problem(
         load_domain(d, side, cache, validation_rate=rate, by_class=i == 0, progress=progress)
         for i, d in enumerate(sources)
     ]
-    target = (
-        load_domain(goal, side, cache, validation_rate=0, by_class=False, progress=progress) if goal else None
-    )
+    target = load_domain(goal, side, cache, validation_rate=0, by_class=False, progress=progress) if goal else None
     for domain in (*loaded, *([target] if target else [])):
         check_images(domain.name, len(domain.images), domain.unreadable)
     return assemble(loaded[0], loaded[1:], target, classes)
@@ -204,16 +202,12 @@ def assemble(
     train = _labeled_set(labeled, y, labeled.train & inside)
     validation = _labeled_set(labeled, y, labeled.held & inside)
     pools = {
-        domain.name: UnlabeledSet(
-            domain.images.take(domain.train), np.full(int(domain.train.sum()), index, np.int64)
-        )
+        domain.name: UnlabeledSet(domain.images.take(domain.train), np.full(int(domain.train.sum()), index, np.int64))
         for index, domain in enumerate(unlabeled, start=1)
     }
     task = Task(classes, train, pools)
     stray = [
-        (path, "lies outside any class folder")
-        for path, ok in zip(labeled.paths, inside, strict=True)
-        if not ok
+        (path, "lies outside any class folder") for path, ok in zip(labeled.paths, inside, strict=True) if not ok
     ]
     domains = (labeled, *unlabeled, *([target] if target else []))
     return Problem(
@@ -230,9 +224,7 @@ def assemble(
 
 def _labeled_set(domain: Loaded, y: NDArray[np.int64], rows: NDArray[np.bool_]) -> LabeledSet:
     count = int(rows.sum())
-    return LabeledSet(
-        domain.images.take(rows), y[rows], np.zeros(count, np.int64), trusted=np.ones(count, np.bool_)
-    )
+    return LabeledSet(domain.images.take(rows), y[rows], np.zeros(count, np.int64), trusted=np.ones(count, np.bool_))
 
 
 def _target(domain: Loaded, classes: Sequence[str]) -> Target:
