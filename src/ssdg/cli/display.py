@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
@@ -122,6 +123,20 @@ def score_table(title: str, scores: dict[str, Any]) -> Table:
     table.add_row("last epoch", *(f"{scores['final'][c]:.2f}" for c in columns))
     mean_of = f"mean of last {scores['epochs_averaged']} epochs"
     table.add_row(mean_of, *(f"{scores['last_five'][c]:.2f}" for c in columns))
+    return table
+
+
+def score_rows(scores: dict[str, Any]) -> Table:
+    """`ssdg evaluate`: every network, their mean, and the mean per class."""
+    title = f"accuracy on {scores['images']:,} images, %"
+    table = Table("", "images", "accuracy", title=title, title_justify="left", title_style="bold")
+    for name, value in scores["accuracy"].items():
+        table.add_row(name.replace("_", " "), f"{scores['images']:,}", f"{value:.2f}")
+    table.add_section()
+    for name, row in scores["per_class"].items():
+        table.add_row(escape(name), f"{row['images']:,}", f"{row['accuracy']:.2f}")
+    if scores["unreadable"]:
+        table.caption = f"{len(scores['unreadable'])} files could not be read and are left out"
     return table
 
 

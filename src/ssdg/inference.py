@@ -1,0 +1,130 @@
+"""A trained model in use: load it, classify images, measure accuracy."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from .data.augment import to_float
+from .data.decode import UnreadableError, decode, resize
+from .data.sources import Item, Reader
+from .engine.evaluate import mean_probs
+from .engine.machine import start_machine
+from .engine.state import fill, load_tensors
+from .errors import UserError
+from .methods import find_method
+from .methods.api import Learner
+from .models.backbones import build_backbone
+
+BATCH = 128
+
+
+class ModelCard(BaseModel):
+    """`model.json`: what is needed to use the networks."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format: int = Field(ge=1, le=1)
+    method: str
+    backbone: str
+    size: int = Field(ge=8, le=1024)
+    classes: list[str] = Field(min_length=2, max_length=100_000)
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of one image, or why it could not be read."""
+
+    path: str
+    label: str = ""
+    confidence: float = 0.0
+    second: str = ""
+    second_confidence: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Trained networks and their classes. Their probabilities are averaged."""
+
+    classes: tuple[str, ...]
+    size: int
+    learner: Learner
+    device: torch.device
+
+    def logits(self, images: NDArray[np.uint8]) -> Tensor:
+        """(networks, n, K) for uint8 images (n, size, size, 3)."""
+        self.learner.nets.eval()
+        with torch.inference_mode():
+            return self.learner.logits(to_float(torch.from_numpy(images).to(self.device))).float().cpu()
+
+    def predict(self, items: Iterable[Item]) -> Iterator[Prediction]:
+        """One prediction per image, in order, in constant memory."""
+        with Reader() as reader, ThreadPoolExecutor(os.cpu_count()) as pool:
+            stream = iter(items)
+            while part := list(islice(stream, BATCH)):
+                yield from self._predict_part(part, list(pool.map(lambda i: self._decode(reader, i), part)))
+
+    def _decode(self, reader: Reader, item: Item) -> NDArray[np.uint8] | str:
+        try:
+            content = reader.read(item)
+            return decode(content, self.size) if isinstance(content, bytes) else resize(content, self.size)
+        except (UnreadableError, OSError) as error:
+            return str(error)
+
+    def _predict_part(
+        self, items: Sequence[Item], decoded: Sequence[NDArray[np.uint8] | str]
+    ) -> Iterator[Prediction]:
+        images = [d for d in decoded if not isinstance(d, str)]
+        best = mean_probs(self.logits(np.stack(images))).topk(2) if images else None
+        row = 0
+        for item, image in zip(items, decoded, strict=True):
+            if isinstance(image, str) or best is None:
+                yield Prediction(item.path, error=str(image))
+                continue
+            (first, second), (p, q) = best.indices[row].tolist(), best.values[row].tolist()
+            row += 1
+            yield Prediction(item.path, self.classes[first], p, self.classes[second], q)
+
+
+def load_model(folder: Path, device: str = "auto") -> Model:
+    """The model of a run folder or of a model folder. Nothing in the files is executed."""
+    folder = folder / "model" if (folder / "model").is_dir() else folder
+    card = read_card(folder / "model.json")
+    method = find_method(card.method)
+    learner = method.learner(
+        lambda: build_backbone(card.backbone, "none"),
+        len(card.classes),
+        method.settings.model_validate(card.settings),
+    )
+    path = folder / "model.safetensors"
+    fill(dict(learner.nets.state_dict()), load_tensors(path)[0], path)
+    machine = start_machine(device)
+    machine.prepare(learner)
+    return Model(tuple(card.classes), card.size, learner, machine.device)
+
+
+def read_card(path: Path) -> ModelCard:
+    """`model.json`, every field checked."""
+    try:
+        return ModelCard.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise UserError(
+            f"'{path.parent}' holds no trained model (no model.json); give the folder of a run that has ended"
+        ) from None
+    except (ValidationError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"'{path}' is damaged: {reason}; copy the model folder anew") from None
