@@ -10,8 +10,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,9 @@ from .decode import DECODE_VERSION, UnreadableError, decode, resize
 from .progress import Progress, shown
 from .sets import ImageTable, content_digests
 from .sources import Item, Reader
+from .threads import in_threads
 
 DIGEST_BYTES = 16
-_CHUNK = 16  # images per job of a thread: small enough to stop soon, large enough to cost nothing
 Digests = NDArray[np.uint8]
 
 
@@ -59,12 +58,6 @@ def load_images(
     rows = inverse[good]
     table = ImageTable((pixels,), np.zeros(len(rows), np.int32), rows, unique[rows])
     return CachedImages(table, kept[good], tuple(sorted(reasons.items())))
-
-
-def item_digests(items: Sequence[Item], cache: Path) -> tuple[Digests, dict[int, str]]:
-    """The 16-byte content hash of each item, and the reasons of those that could not be read, by position."""
-    with _cache_errors(cache), Reader() as reader:
-        return _digests(items, cache, reader)
 
 
 @contextmanager
@@ -117,30 +110,20 @@ def _hash_all(items: Sequence[Item], reader: Reader) -> tuple[Digests, dict[int,
     def work(rows: range) -> None:
         for row in rows:
             try:
-                digests[row] = np.frombuffer(_digest(reader.read(items[row])), np.uint8)
+                digests[row] = np.frombuffer(digest_content(reader.read(items[row])), np.uint8)
             except OSError as error:
                 unread[row] = f"cannot be read: {error.strerror or error}"
 
-    for _ in _in_threads(work, len(items)):
+    for _ in in_threads(work, len(items)):
         pass
     return digests, unread
 
 
-def _digest(content: bytes | NDArray[np.uint8]) -> bytes:
+def digest_content(content: bytes | NDArray[np.uint8]) -> bytes:
+    """The 16-byte hash of an image file's bytes, or of a row's pixels."""
     if isinstance(content, bytes):
         return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
     return content_digests(content[None]).tobytes()
-
-
-def _in_threads(work: Callable[[range], None], total: int) -> Iterator[int]:
-    """Run `work` on all of range(total) in pieces, on every core; yield how many are done."""
-    pieces = [range(start, min(start + _CHUNK, total)) for start in range(0, total, _CHUNK)]
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
-    try:
-        for piece, _ in zip(pieces, pool.map(work, pieces), strict=True):
-            yield piece.stop
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _decoded(
@@ -194,7 +177,7 @@ def _build(
                 else:
                     _write_at(file.fileno(), np.ascontiguousarray(pixels), row * num_bytes)
 
-        for done in _in_threads(work, len(holders)):
+        for done in in_threads(work, len(holders)):
             progress(done, len(holders))
     about: dict[str, Any] = {"images": len(holders), "size": size, "decode_version": DECODE_VERSION}
     write_json(meta, about | {"unreadable": {str(row): unreadable[row] for row in sorted(unreadable)}})
@@ -205,7 +188,7 @@ def _decode_item(item: Item, digest: Digests, size: int, reader: Reader) -> NDAr
         content = reader.read(item)
     except OSError as error:
         raise UserError(f"'{item.path}' can no longer be read: {error.strerror or error}") from None
-    if _digest(content) != digest.tobytes():
+    if digest_content(content) != digest.tobytes():
         raise UserError(f"'{item.path}' changed while it was being read; run the command again")
     return decode(content, size) if isinstance(content, bytes) else resize(content, size)
 

@@ -20,7 +20,12 @@ class UnreadableError(ValueError):
 
 
 def decode(data: bytes, size: int) -> NDArray[np.uint8]:
-    """Decode and squash to (size, size, 3); raise `UnreadableError` with a reason if that cannot be done.
+    """Decode and squash to (size, size, 3); raise `UnreadableError` with a reason if that cannot be done."""
+    return resize(decode_whole(data), size)
+
+
+def decode_whole(data: bytes) -> NDArray[np.uint8]:
+    """Decode at the image's own size to (H, W, 3); raise `UnreadableError` if that cannot be done.
 
     Orientation stored in the file is applied, transparency is put on white, 16-bit values are scaled to 8,
     and of an animation the first frame is taken.
@@ -28,18 +33,18 @@ def decode(data: bytes, size: int) -> NDArray[np.uint8]:
     if not data:
         raise UnreadableError("the file is empty")
     pixels = _plain_jpeg(data)
-    if pixels is None:
-        try:
-            pixels = _with_pillow(data)
-        except UnreadableError:
-            raise
-        except UnidentifiedImageError:
-            raise UnreadableError("not an image in a known format") from None
-        except Image.DecompressionBombError:
-            raise UnreadableError(_too_large()) from None
-        except Exception as error:  # Pillow's plugins raise nearly anything on a broken file
-            raise UnreadableError(f"cannot be decoded: {_one_line(error)}") from None
-    return resize(pixels, size)
+    if pixels is not None:
+        return pixels
+    try:
+        return _with_pillow(data)
+    except UnreadableError:
+        raise
+    except UnidentifiedImageError:
+        raise UnreadableError("not an image in a known format") from None
+    except Image.DecompressionBombError:
+        raise UnreadableError(_too_large()) from None
+    except Exception as error:  # Pillow's plugins raise nearly anything on a broken file
+        raise UnreadableError(f"cannot be decoded: {_one_line(error)}") from None
 
 
 def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -76,16 +76,15 @@ def read_tree(root: Path) -> Tree:
 
 def _sorted_tree(found: list[Item], folders: set[str]) -> Tree:
     found.sort(key=lambda item: (item.path, item.file))
-    by_suffix: dict[str, list[Item]] = {"image": [], ".npz": [], ".txt": []}
-    for item in found:
-        suffix = _suffix(item.path)
-        by_suffix["image" if suffix in IMAGE_SUFFIXES else suffix].append(item)
-    images, arrays, texts = (tuple(items) for items in by_suffix.values())
+    arrays = tuple(item for item in found if _suffix(item.path) == ".npz")
+    texts = tuple(item for item in found if _suffix(item.path) == ".txt")
+    others = {*arrays, *texts}
+    images = tuple(item for item in found if item not in others) if others else tuple(found)
     return Tree(images, arrays, texts, frozenset(folders))
 
 
 def _suffix(name: str) -> str:
-    return PurePosixPath(name).suffix.lower()
+    return name[name.rfind(".") :].lower() if "." in name else ""
 
 
 def _is_junk(name: str) -> bool:
@@ -123,7 +122,7 @@ def _walk(folder: Path, at: str, folders: set[str], ancestors: frozenset[tuple[i
 
 def _printable(name: str) -> str:
     """The name with bytes that are not UTF-8 replaced, so that it can be shown and written."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "replace")
 
 
 def _stamp(entry: os.DirEntry[str] | Path) -> str:
@@ -141,7 +140,7 @@ def _archive(archive: Path, at: str, folders: set[str], *, mount_at_stem: bool) 
     except (OSError, zipfile.BadZipFile) as error:
         raise UserError(f"cannot read the archive '{archive}': {error}; download or pack it again") from None
     stamp = _stamp(archive)
-    names = {name: PurePosixPath(name.replace("\\", "/")).parts for name in infos}
+    names = {name: tuple(filter(None, name.replace("\\", "/").split("/"))) for name in infos}
     names = {n: p for n, p in names.items() if p and ".." not in p and not any(map(_is_junk, p))}
     tops = {parts[0] for parts in names.values()}
     wrapped = len(tops) == 1 and all(len(p) > 1 or infos[n].is_dir() for n, p in names.items())

@@ -32,7 +32,8 @@ def read_split_files(texts: Iterable[Item]) -> dict[str, SplitLists]:
                 lines = reader.content(item).decode("utf-8", "replace").splitlines()
                 lists = found.setdefault(match["domain"].casefold(), {})
                 lists[match["split"].casefold()] = [_parse(line) for line in lines if line.strip()]
-    return dict(found)
+    order = ("train", "crossval", "test")
+    return {domain: {s: lists[s] for s in order if s in lists} for domain, lists in found.items()}
 
 
 def _parse(line: str) -> tuple[str, int | None]:

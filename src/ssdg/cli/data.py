@@ -1,0 +1,173 @@
+"""`ssdg data`: what benchmarks there are, what a folder holds, what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..data.verify import Description
+
+app = App(name="data", help="List known benchmarks; describe and verify folders of images.")
+MOST_OF_A_KIND = 20  # rows in the table of findings
+Json = Annotated[bool, Parameter(name="--json", negative=())]
+
+
+@app.command(name="list")
+def list_datasets(*, as_json: Json = False) -> None:
+    """Show the benchmarks that are known by name.
+
+    Parameters
+    ----------
+    as_json
+        Print JSON instead of a table.
+    """
+    from ..data.catalog import CATALOG
+
+    if as_json:
+        _print_json([_dataset_json(dataset) for dataset in CATALOG])
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console, table = Console(), Table("benchmark", "domains", "classes", "images", "size")
+    for dataset in CATALOG:
+        domains = ", ".join(f"{entry.name} ({entry.short})" for entry in dataset.domains)
+        counts = [entry.num_images for entry in dataset.domains if entry.num_images]
+        images = f"{sum(counts):,}" if len(counts) == len(dataset.domains) else "-"
+        table.add_row(dataset.name, domains, str(len(dataset.classes)), images, str(dataset.image_size))
+    console.print(table)
+    for dataset in CATALOG:
+        console.print(f"{dataset.name}: {dataset.get} (licence: {dataset.licence})", markup=False)
+
+
+def _dataset_json(dataset: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(dataset) | {"tasks": dataset.tasks}
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, indent=2))
+
+
+@app.command
+def describe(root: Path, *, as_json: Json = False) -> None:
+    """Show the domains, classes, image sizes and split lists that are found under a root.
+
+    Parameters
+    ----------
+    root
+        A folder or a .zip archive.
+    as_json
+        Print JSON instead of tables.
+    """
+    from ..data import verify as checks
+
+    found = checks.describe(root)
+    if as_json:
+        _print_json(_description_json(found))
+        return
+    from rich.console import Console
+
+    console = Console()
+    name = found.dataset.name if found.dataset else "none of the known benchmarks"
+    console.print(f"layout: {found.benchmark.layout}", markup=False)
+    console.print(f"known as: {name}", markup=False)
+    console.print(_count_table(found))
+    console.print(_size_table(found))
+
+
+def _count_table(found: Description) -> Table:
+    """Classes down, domains across."""
+    from rich.table import Table
+
+    from ..data.folders import class_order
+
+    domains = found.benchmark.domains
+    counts = [domain.counts() for domain in domains]
+    table = Table("class", *(domain.name for domain in domains))
+    for label in class_order(name for count in counts for name in count):
+        table.add_row(label, *(str(count.get(label, "-")) for count in counts))
+    if any("" in count for count in counts):
+        table.add_row("(no class)", *(str(count.get("", "-")) for count in counts))
+    table.add_section()
+    table.add_row("all", *(str(len(domain.items)) for domain in domains))
+    return table
+
+
+def _size_table(found: Description) -> Table:
+    from rich.table import Table
+
+    table = Table("domain", "sizes", "split lines")
+    for domain in found.benchmark.domains:
+        sizes = found.sizes[domain.name]
+        most = [f"{width}x{height}" for width, height in list(sizes)[:3]]
+        more = f" and {len(sizes) - 3} other sizes" if len(sizes) > 3 else ""
+        lines = domain.split_lines or {split: len(rows) for split, rows in domain.splits.items()}
+        splits = ", ".join(f"{split} {count}" for split, count in lines.items()) or "-"
+        table.add_row(domain.name, ", ".join(most) + more, splits)
+    return table
+
+
+def _description_json(found: Description) -> dict[str, Any]:
+    return {
+        "layout": found.benchmark.layout,
+        "known_as": found.dataset.name if found.dataset else None,
+        "domains": [
+            {
+                "name": domain.name,
+                "images": len(domain.items),
+                "classes": domain.counts(),
+                "sizes": {f"{width}x{height}": n for (width, height), n in found.sizes[domain.name].items()},
+                "splits": {split: len(rows) for split, rows in domain.splits.items()},
+                "split_lines": dict(domain.split_lines),
+            }
+            for domain in found.benchmark.domains
+        ],
+    }
+
+
+@app.command
+def verify(root: Path, *, as_json: Json = False) -> int:
+    """Decode every image under a root and tell what is wrong; exit with 1 if anything is.
+
+    Parameters
+    ----------
+    root
+        A folder or a .zip archive.
+    as_json
+        Print JSON instead of a table.
+    """
+    from collections import Counter
+    from dataclasses import asdict
+
+    from ..data import verify as checks
+
+    findings = checks.verify(root)
+    if as_json:
+        _print_json([asdict(finding) for finding in findings])
+        return int(bool(findings))
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not findings:
+        Console().print("all images can be read and nothing else was found")
+        return 0
+    table = Table("finding", "domain", "what")
+    shown: Counter[str] = Counter()
+    for finding in findings:
+        shown[finding.kind] += 1
+        if shown[finding.kind] <= MOST_OF_A_KIND:
+            table.add_row(finding.kind, finding.domain, Text(finding.text))
+    Console().print(table)
+    hidden = sum(max(count - MOST_OF_A_KIND, 0) for count in shown.values())
+    Console().print(f"{len(findings)} findings" + (f", {hidden} not shown; --json has all" if hidden else ""))
+    return 1

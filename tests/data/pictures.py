@@ -1,0 +1,57 @@
+"""Small image files for the tests of reading data."""
+
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+
+def picture(seed: int, width: int = 12, height: int = 10) -> Image.Image:
+    """A smooth picture that differs by seed, so that JPEG keeps it nearly."""
+    corners = np.random.default_rng(seed).integers(0, 256, (2, 2, 3), np.uint8)
+    return Image.fromarray(corners).resize((width, height), Image.Resampling.BILINEAR)
+
+
+def encoded(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
+    out = BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def png(seed: int) -> bytes:
+    return encoded(picture(seed))
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def zip_files(archive: Path, files: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> Path:
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(archive, "w", method) as opened:
+        for name, data in files.items():
+            opened.writestr(name, data)
+    return archive
+
+
+def class_folders(root: Path, counts: dict[str, int], start: int = 0) -> Path:
+    """Different pictures in one folder per class; seeds go on from `start`."""
+    for name, count in counts.items():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        for _ in range(count):
+            write(root / name / f"{start:03}.png", png(start))
+            start += 1
+    return root
+
+
+def benchmark(root: Path, domains: tuple[str, ...] = ("one", "two", "three"), per_class: int = 6) -> Path:
+    for number, domain in enumerate(domains):
+        class_folders(root / domain, {"cat": per_class, "dog": per_class}, start=1000 * number)
+    return root
