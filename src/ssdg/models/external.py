@@ -98,7 +98,8 @@ def build_timm(model: str, weights: str) -> ExternalBackbone:
     timm = import_extra("timm", "timm", name)
     if not timm.is_model(model):
         raise UserError(
-            f"timm has no model '{model}'{suggest(model, timm.list_models())}; timm.list_models() shows all names"
+            f"timm has no model '{model}'{suggest(model, timm.list_models())}; "
+            "timm.list_models() shows all names"
         )
     try:
         net = timm.create_model(model, pretrained=weights == "imagenet", num_classes=0)
@@ -132,11 +133,11 @@ def build_hf(model: str, weights: str) -> ExternalBackbone:
             f"backbone '{name}' is a model type without published weights; give a hub name such as "
             "hf:microsoft/resnet-18, or weights=none"
         )
-    auto = transformers.AutoBackbone
+    auto, configs = transformers.AutoBackbone, transformers.AutoConfig
     try:
-        config = (transformers.AutoConfig.for_model if is_type else transformers.AutoConfig.from_pretrained)(model)
+        config = configs.for_model(model) if is_type else configs.from_pretrained(model)
         net = auto.from_pretrained(model) if weights == "imagenet" else auto.from_config(config)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise cannot_build(name, error) from error
     if weights not in ("none", "imagenet"):
         load_weights(net, name, weights, imagenet=lambda: no_imagenet(name), classifier="classifier")
