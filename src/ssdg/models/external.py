@@ -98,8 +98,7 @@ def build_timm(model: str, weights: str) -> ExternalBackbone:
     timm = import_extra("timm", "timm", name)
     if not timm.is_model(model):
         raise UserError(
-            f"timm has no model '{model}'{suggest(model, timm.list_models())}; "
-            "timm.list_models() shows all names"
+            f"timm has no model '{model}'{suggest(model, timm.list_models())}; timm.list_models() shows all names"
         )
     try:
         net = timm.create_model(model, pretrained=weights == "imagenet", num_classes=0)

@@ -98,9 +98,7 @@ class StyleConfusor(nn.Module):
     whatever the device of the features. It has no parameters.
     """
 
-    def __init__(
-        self, alpha: float = 0.5, probability: float = 1.0, eps: float = 1e-6, detach: bool = False
-    ) -> None:
+    def __init__(self, alpha: float = 0.5, probability: float = 1.0, eps: float = 1e-6, detach: bool = False) -> None:
         super().__init__()
         if alpha <= 0 or eps <= 0 or not 0 <= probability <= 1:
             raise UserError(
