@@ -161,9 +161,7 @@ def test_a_killed_build_leaves_nothing_harmful(tmp_path):
     assert not list(cache.glob("*.json"))
     got = load(root, cache)
     assert not list(cache.glob(".*.tmp"))
-    np.testing.assert_array_equal(
-        got.images[np.arange(48)], load(root, tmp_path / "other").images[np.arange(48)]
-    )
+    np.testing.assert_array_equal(got.images[np.arange(48)], load(root, tmp_path / "other").images[np.arange(48)])
 
 
 def test_an_interrupted_build_is_not_taken_for_done(tmp_path):

@@ -17,9 +17,7 @@ LEVEL = 0.3
 def scene(side: int = 24) -> np.ndarray:
     """A smooth, coloured image with some noise, values 20 to 230."""
     ramp = np.linspace(20, 200, side)
-    channels = np.stack(
-        [ramp[:, None] + 0 * ramp, 0 * ramp[:, None] + ramp, 220 - ramp[:, None] / 2 - ramp / 2], 2
-    )
+    channels = np.stack([ramp[:, None] + 0 * ramp, 0 * ramp[:, None] + ramp, 220 - ramp[:, None] / 2 - ramp / 2], 2)
     return (channels + numpy_rng("scene").uniform(0, 30, channels.shape)).clip(20, 230).astype(np.uint8)
 
 
@@ -34,9 +32,7 @@ def op_choice(*names: str) -> Tensor:
 
 
 KEEP = 0.05 + 0.9 * LEVEL
-PILLOW: list[
-    tuple[ra.Op, Callable[[Image.Image], Image.Image], float]
-] = [  # with the largest difference allowed
+PILLOW: list[tuple[ra.Op, Callable[[Image.Image], Image.Image], float]] = [  # with the largest difference allowed
     (ra.autocontrast, ImageOps.autocontrast, 1.0),
     (ra.equalize, ImageOps.equalize, 2.5),
     (ra.solarize, lambda i: ImageOps.solarize(i, threshold=77), 0.01),  # 0.3 * 255 = 76.5
@@ -72,9 +68,7 @@ def test_flat_channel_stays(op: ra.Op) -> None:
 def test_chosen_op_acts_on_its_sample_only(name: str) -> None:
     x = (torch.from_numpy(scene()).permute(2, 0, 1) / 255).repeat(3, 1, 1, 1)
     choice = torch.cat([op_choice("identity"), op_choice(name), op_choice("identity")])
-    view = ra.rand_augment(
-        x, choice, torch.full((3, 1), LEVEL), torch.zeros(3, dtype=torch.bool), geometric=True
-    )
+    view = ra.rand_augment(x, choice, torch.full((3, 1), LEVEL), torch.zeros(3, dtype=torch.bool), geometric=True)
     assert torch.equal(view[[0, 2]], x[[0, 2]])
     assert torch.equal(view[1], x[1]) is (name == "identity")
 
@@ -101,9 +95,7 @@ def test_rotation_turns_by_thirty_degrees_about_the_centre() -> None:
     side = 201
     x = torch.zeros(1, 3, side, side)
     x[:, :, 98:103, 178:183] = 1  # 80 pixels right of the centre (100, 100)
-    view = ra.rand_augment(
-        x, op_choice("rotate"), torch.tensor([[1.0]]), torch.tensor([False]), geometric=True
-    )
+    view = ra.rand_augment(x, op_choice("rotate"), torch.tensor([[1.0]]), torch.tensor([False]), geometric=True)
     inside = (torch.arange(side) - 100).square()[:, None] + (torch.arange(side) - 100).square() < 95**2
     rows, columns = ((view[0, 0] > 0.5) & inside).nonzero().double().mean(0)
     assert rows.item() == pytest.approx(100 - 80 * 0.5, abs=1)  # sin 30 degrees, upwards
@@ -111,9 +103,7 @@ def test_rotation_turns_by_thirty_degrees_about_the_centre() -> None:
 
 
 def test_shear_moves_rows_in_proportion_to_their_height() -> None:
-    matrix = ra._matrices(
-        torch.tensor([[ra.OPS.index("shear_x")]]), torch.tensor([[1.0]]), torch.tensor([False])
-    )
+    matrix = ra._matrices(torch.tensor([[ra.OPS.index("shear_x")]]), torch.tensor([[1.0]]), torch.tensor([False]))
     torch.testing.assert_close(matrix[0], torch.tensor([[1, 0.3, 0], [0, 1, 0]]))
 
 

@@ -130,7 +130,10 @@ def test_a_folder_in_use_is_refused(world: Path, cache: Path, tmp_path: Path) ->
     folder = tmp_path / "busy"
     words = command(world, cache, folder, epochs=50)
     process = subprocess.Popen(
-        [sys.executable, "-m", "ssdg", *words], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "ssdg", *words],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         wait_until(lambda: (folder / "run.json").exists())
