@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from worlds import write_world
 
 

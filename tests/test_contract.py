@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from runs import same_weights, short_settings, train_here, weights_of
-from worlds import write_world
 
+from runs import same_weights, short_settings, train_here, weights_of
 from ssdg.data.sets import PseudoLabels
 from ssdg.data.streams import Pipeline
 from ssdg.engine.machine import start_machine
@@ -22,6 +21,7 @@ from ssdg.engine.state import load_state, save_state
 from ssdg.errors import UserError
 from ssdg.methods import METHODS
 from ssdg.methods.api import Learner, Progress
+from worlds import write_world
 
 ALL = sorted(METHODS)
 

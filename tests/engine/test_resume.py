@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from runs import environment, same_weights, short_settings, ssdg, train_here
 
+from runs import environment, same_weights, short_settings, ssdg, train_here
 from ssdg.engine.events import read_events
 from ssdg.engine.state import read_meta
 
