@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserError
-from .sources import Item, Reader, Tree, read_tree
+from .reader import Reader
+from .sources import Item, Tree, read_tree
 from .splits import SplitLists, match_split_lists, read_split_files
 
 _SPLIT_FOLDERS = {
@@ -115,12 +116,11 @@ def _base(tree: Tree) -> str:
         tops = {parts[0] for parts in images + arrays}
         if len(tops) != 1 or any(len(parts) == 1 for parts in images + arrays):
             return base
-        (top,) = tops
-        # domain/class/image must be left below the wrapper, and domain/train/class/image is no wrapper
-        too_shallow = any(len(parts) < 4 for parts in images)
-        if too_shallow or _SPLIT_FOLDERS.keys() >= {parts[1] for parts in images if len(parts) > 1} != set():
+        # domain/class/image must be left below a wrapper, and domain/train/class/image has none
+        inner = {parts[1] for parts in images + arrays}
+        if any(len(parts) < 4 for parts in images) or (images and inner <= _SPLIT_FOLDERS.keys()):
             return base
-        base = _join(base, top)
+        base = _join(base, *tops)
 
 
 def _domain_folders(tree: Tree, base: str) -> list[str]:
