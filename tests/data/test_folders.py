@@ -134,3 +134,15 @@ def test_class_folder_in_an_archive(tmp_path):
 def test_numbers_are_ordered_by_value_and_words_by_letter():
     assert class_order(["10", "9", "1"]) == ("1", "9", "10")
     assert class_order(["b", "10", "9", ""]) == ("10", "9", "b")
+
+
+def test_archive_of_one_flat_image(tmp_path):
+    domain = read_class_folder(zip_files(tmp_path / "x.zip", {"1.png": png(1)}), "x")
+    assert domain.labels == ("",)
+
+
+def test_a_domain_in_two_forms_is_refused(tmp_path):
+    benchmark(tmp_path, ("mnist",))
+    npz(tmp_path / "mnist.npz", [0, 1])
+    with pytest.raises(UserError, match=r"both a folder and an \.npz file for 'mnist'"):
+        read_benchmark(tmp_path)

@@ -126,3 +126,13 @@ def test_broken_archive_inside_a_folder_is_named(tmp_path):
     write(tmp_path / "broken.zip", b"PK no archive")
     with pytest.raises(UserError, match=r"broken\.zip"):
         read_tree(tmp_path)
+
+
+def test_an_archive_beside_its_unpacked_folder_counts_once(tmp_path):
+    write(tmp_path / "photo/dog/1.png", png(1))
+    zip_files(tmp_path / "photo.zip", {"photo/dog/1.png": png(1), "photo/dog/2.png": png(2)})
+    images = read_tree(tmp_path).images
+    assert [(item.path, bool(item.entry)) for item in images] == [
+        ("photo/dog/1.png", False),
+        ("photo/dog/2.png", True),
+    ]

@@ -65,7 +65,9 @@ def read_tree(root: Path) -> Tree:
 
 
 def _sorted_tree(found: list[Item], folders: set[str]) -> Tree:
-    found.sort(key=lambda item: (item.path, item.file))
+    found.sort(key=lambda item: (item.path, item.entry))
+    # an archive left beside its unpacked folder gives each path twice: the file comes first and counts
+    found = list({item.path: item for item in reversed(found)}.values())[::-1]
     arrays = tuple(item for item in found if _suffix(item.path) == ".npz")
     texts = tuple(item for item in found if _suffix(item.path) == ".txt")
     others = {*arrays, *texts}
