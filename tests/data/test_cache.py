@@ -102,7 +102,12 @@ def test_unreadable_files_are_listed_and_left_out(tmp_path):
     for _ in range(2):  # built, and opened again
         got = load(root, tmp_path / "cache")
         assert len(got.images) == 2
-        assert [path for path, _ in got.unreadable] == ["a/empty.png", "b/cut.jpg", "b/gone.png", "b/text.jpg"]
+        assert [path for path, _ in got.unreadable] == [
+            "a/empty.png",
+            "b/cut.jpg",
+            "b/gone.png",
+            "b/text.jpg",
+        ]
         assert all(reason and "\n" not in reason for _, reason in got.unreadable)
 
 

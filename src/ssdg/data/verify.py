@@ -12,7 +12,8 @@ from .catalog import Dataset, dataset_of, entry_of
 from .decode import UnreadableError, decode_whole, image_size
 from .folders import Benchmark, Domain, read_benchmark
 from .progress import Progress, shown
-from .sources import Item, Reader
+from .reader import Reader
+from .sources import Item
 from .threads import in_threads
 
 SIZES_FROM = 200  # images per domain whose size is looked up for a description
