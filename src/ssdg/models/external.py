@@ -132,10 +132,12 @@ def build_hf(model: str, weights: str) -> ExternalBackbone:
             f"backbone '{name}' is a model type without published weights; give a hub name such as "
             "hf:microsoft/resnet-18, or weights=none"
         )
-    auto, configs = transformers.AutoBackbone, transformers.AutoConfig
+    configs = transformers.AutoConfig
     try:
         config = configs.for_model(model) if is_type else configs.from_pretrained(model)
-        net = auto.from_pretrained(model) if weights == "imagenet" else auto.from_config(config)
+        net = transformers.AutoBackbone.from_config(config)
+        if weights == "imagenet":  # of the class itself: AutoBackbone takes no folder and needs the hub
+            net = type(net).from_pretrained(model)
     except (OSError, ValueError, TypeError) as error:
         raise cannot_build(name, error) from error
     if weights not in ("none", "imagenet"):
