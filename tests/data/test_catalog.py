@@ -39,9 +39,7 @@ def test_real_world_has_many_spellings(given):
 
 
 def test_unknown_domain_is_suggested():
-    with pytest.raises(
-        UserError, match=r"unknown domain 'skech' \(did you mean 'sketch'\?\); choose from art"
-    ):
+    with pytest.raises(UserError, match=r"unknown domain 'skech' \(did you mean 'sketch'\?\); choose from art"):
         find_domain("skech", PACS, BY_NAME["PACS"])
 
 

@@ -45,9 +45,7 @@ def test_a_single_domain_is_no_wrapper(tmp_path):
 
 
 def test_everything_in_one_archive(tmp_path):
-    files = {
-        f"PACS/images/{d}/{c}/1.png": png(i) for i, (d, c) in enumerate([("x", "a"), ("x", "b"), ("y", "a")])
-    }
+    files = {f"PACS/images/{d}/{c}/1.png": png(i) for i, (d, c) in enumerate([("x", "a"), ("x", "b"), ("y", "a")])}
     files["PACS/splits/x_train_kfold.txt"] = b"x/a/1.png 0\n"
     found = read_benchmark(zip_files(tmp_path / "all.zip", files))
     assert found.names == ("x", "y")

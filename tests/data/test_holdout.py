@@ -33,9 +33,7 @@ def test_small_groups_keep_all():
     assert not held_out(digests(range(3)), 0.9, np.arange(3)).any()
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=40), st.floats(0, 0.99)
-)
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=40), st.floats(0, 0.99))
 def test_copies_go_together_and_no_group_is_emptied(images, rate):
     contents = np.array([c for c, _ in images])
     groups = np.array([g for _, g in images])

@@ -244,9 +244,7 @@ def test_one_image_per_class_stays_in_training(own):
 
 
 def test_own_archives(own):
-    files = {
-        f"p/{name}/{i}.png": png(800 + 10 * len(name) + i) for name in ("cat", "horse") for i in range(3)
-    }
+    files = {f"p/{name}/{i}.png": png(800 + 10 * len(name) + i) for name in ("cat", "horse") for i in range(3)}
     zip_files(own.root / "p.zip", files)
     assert own(labeled="p.zip").task.classes == ("cat", "horse")
 

@@ -30,9 +30,7 @@ def test_junk_and_other_files_are_skipped(tmp_path):
 
 
 def test_archive_with_one_top_folder_stands_in_its_place(tmp_path):
-    zip_files(
-        tmp_path / "x.zip", {"photo/dog/1.png": png(1), "photo/cat/2.png": png(2), "__MACOSX/z.png": b""}
-    )
+    zip_files(tmp_path / "x.zip", {"photo/dog/1.png": png(1), "photo/cat/2.png": png(2), "__MACOSX/z.png": b""})
     assert paths(tmp_path) == ["photo/cat/2.png", "photo/dog/1.png"]
 
 

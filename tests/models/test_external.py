@@ -92,9 +92,7 @@ def test_a_package_that_breaks_at_import_is_told_with_its_reason(
     (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(
-        UserError, match=r"RuntimeError: operator torchvision::nms .*pip install 'ssdg\[timm\]'"
-    ):
+    with pytest.raises(UserError, match=r"RuntimeError: operator torchvision::nms .*pip install 'ssdg\[timm\]'"):
         build_backbone("timm:resnet18")
 
 

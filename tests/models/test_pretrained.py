@@ -45,9 +45,7 @@ def test_lite0_finds_the_class_of_photos_by_nearest_neighbour() -> None:
     x, classes = photos(archive)
     net = build_backbone("efficientnet-lite0", "imagenet").eval().to(memory_format=torch.channels_last)
     with torch.inference_mode():
-        features = torch.cat(
-            [net(part.contiguous(memory_format=torch.channels_last)) for part in x.split(20)]
-        )
+        features = torch.cat([net(part.contiguous(memory_format=torch.channels_last)) for part in x.split(20)])
     distance = torch.cdist(features, features).fill_diagonal_(torch.inf)
     correct = int((classes[distance.argmin(1).numpy()] == classes).sum())
     assert len(classes) == 140

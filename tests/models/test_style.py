@@ -125,9 +125,7 @@ def test_the_dtype_stays_and_statistics_are_float32_under_autocast() -> None:
         out = confuse_style(features, shuffled, lam)
     assert out.dtype == torch.bfloat16
     exact = confuse_style(features.double(), shuffled, lam.double())
-    torch.testing.assert_close(
-        out.double(), exact, atol=0.3, rtol=0
-    )  # half a step of bfloat16 at 100 is 0.25
+    torch.testing.assert_close(out.double(), exact, atol=0.3, rtol=0)  # half a step of bfloat16 at 100 is 0.25
 
 
 def test_channels_last_stays_and_gives_the_same() -> None:

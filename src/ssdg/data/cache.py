@@ -49,9 +49,7 @@ def load_images(
     with _cache_errors(cache), Reader() as reader:
         reading = (f"{title}: reading", progress and _quiet)
         digests, unread = _digests(items, cache, reader, reading)
-        kept = (
-            np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
-        )
+        kept = np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
         unique, first, inverse = _unique(digests[kept])
         holders = [items[i] for i in kept[first]]
         pixels, bad = _decoded(holders, unique, size, cache, reader, shown_as=(title, progress))
@@ -89,9 +87,7 @@ def _quiet(done: int, total: int) -> None:
     """A caller's own progress counts decoded images only."""
 
 
-def _digests(
-    items: Sequence[Item], cache: Path, reader: Reader, shown_as: ShownAs
-) -> tuple[Digests, dict[int, str]]:
+def _digests(items: Sequence[Item], cache: Path, reader: Reader, shown_as: ShownAs) -> tuple[Digests, dict[int, str]]:
     listing = _listing_path(items, cache)
     if listing.exists():
         return np.load(listing, allow_pickle=False), {}

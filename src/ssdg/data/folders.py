@@ -70,9 +70,7 @@ def read_benchmark(root: Path) -> Benchmark:
         domains += [_array_domain(item, reader) for item in arrays]
     names = [domain.name for domain in domains]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise UserError(
-            f"'{root}' has both a folder and an .npz file for '{twice.pop()}'; remove one of them"
-        )
+        raise UserError(f"'{root}' has both a folder and an .npz file for '{twice.pop()}'; remove one of them")
     if not domains:
         raise UserError(f"no domain in '{root}'; it must hold <domain>/<class>/<image> folders or one .npz file each")
     domains.sort(key=lambda domain: domain.name)

@@ -68,9 +68,7 @@ class Reader:
             with npz.zip.open("images.npy") as file:
                 shape, dtype = _npy_header(file)
             if dtype != np.uint8 or len(shape) != 4 or shape[3] != 3:
-                raise UserError(
-                    f"'images' in '{item.file}' is {dtype} {shape}; it must be uint8 (N, H, W, 3)"
-                )
+                raise UserError(f"'images' in '{item.file}' is {dtype} {shape}; it must be uint8 (N, H, W, 3)")
             return npz["labels"], shape[0]
 
     @contextmanager
