@@ -29,8 +29,9 @@ from torch import Tensor, nn
 from ssdg.data.cache import load_images
 from ssdg.data.decode import decode
 from ssdg.data.hidden import Problem
+from ssdg.data.reader import Reader
 from ssdg.data.sets import ImageTable, LabeledSet, Task, UnlabeledSet
-from ssdg.data.sources import Reader, read_tree
+from ssdg.data.sources import read_tree
 from ssdg.data.streams import Pipeline
 from ssdg.engine.events import Events
 from ssdg.engine.loop import Clock

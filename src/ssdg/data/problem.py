@@ -77,7 +77,8 @@ def folder_problem(
             raise UserError(f"the target folder '{target}' holds no image; give a folder with images")
         if "" not in goal.labels:
             check_same_classes(source, goal)
-    return _problem([source, *piles], goal, source.classes, UNKNOWN_DATASET, size, cache, progress)
+    # A pile of one's own is used whole; a benchmark's protocol trains on a part of each domain.
+    return _problem([source, *piles], goal, source.classes, UNKNOWN_DATASET, size, cache, progress, whole_piles=True)
 
 
 def data_defaults(root: Path) -> Dataset:
@@ -136,12 +137,15 @@ def _problem(
     size: int | None,
     cache: Path,
     progress: Progress | None,
+    *,
+    whole_piles: bool = False,
 ) -> Problem:
     """Decode and assemble; the first of `sources` is the labeled one."""
     side, rate = size or protocol.image_size, protocol.validation_rate
+    rates = [rate, *(0 if whole_piles else rate for _ in sources[1:])]
     loaded = [
-        load_domain(d, side, cache, validation_rate=rate, by_class=i == 0, progress=progress)
-        for i, d in enumerate(sources)
+        load_domain(d, side, cache, validation_rate=r, by_class=i == 0, progress=progress)
+        for i, (d, r) in enumerate(zip(sources, rates, strict=True))
     ]
     target = load_domain(goal, side, cache, validation_rate=0, by_class=False, progress=progress) if goal else None
     for domain in (*loaded, *([target] if target else [])):
