@@ -152,6 +152,8 @@ def test_maps_with_channels_at_the_end_are_not_taken_for_maps() -> None:
 def test_only_a_convolution_of_lone_channels_is_depthwise() -> None:
     assert has_depthwise(nn.Sequential(nn.Conv2d(8, 8, 3, groups=8)))
     assert not has_depthwise(nn.Sequential(nn.Conv2d(8, 8, 3, groups=2), nn.Conv2d(1, 8, 3)))
+    lone = nn.Sequential(nn.Conv2d(3, 3, 3, groups=3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    assert not ExternalBackbone("toy", lone, stages=(), size=32).bf16_pays
 
 
 needs_transformers = pytest.mark.skipif(

@@ -187,6 +187,13 @@ def test_imagenet_weights_in_the_hub_folder_are_used(hub: Path, resnet_state: St
     assert torch.equal(got["layer4.1.conv2.weight"], resnet_state["layer4.1.conv2.weight"])
 
 
+def test_a_damaged_file_in_the_hub_folder_is_named(hub: Path) -> None:
+    hub.mkdir(parents=True)
+    (hub / "resnet18-f37072fd.pth").write_bytes(b"cut off")
+    with pytest.raises(UserError, match=rf"weights file '{hub}/resnet18-f37072fd.pth' (cannot|is refused)"):
+        build_backbone("resnet18", "imagenet")
+
+
 def test_imagenet_weights_are_downloaded_once_and_checked(
     hub: Path, tmp_path: Path, resnet_state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
