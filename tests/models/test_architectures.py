@@ -64,9 +64,7 @@ def resnet_by_hand(state: State, x: Tensor, depths: tuple[int, ...], *, bottlene
     ("name", "depths", "bottleneck"), [("resnet18", (2, 2, 2, 2), False), ("resnet50", (3, 4, 6, 3), True)]
 )
 @pytest.mark.parametrize("size", [33, 64])
-def test_resnet_computes_what_the_paper_says(
-    name: str, depths: tuple[int, ...], bottleneck: bool, size: int
-) -> None:
+def test_resnet_computes_what_the_paper_says(name: str, depths: tuple[int, ...], bottleneck: bool, size: int) -> None:
     net = shaken(name)
     x = torch.rand(2, 3, size, size, dtype=torch.float64)
     with torch.inference_mode():
