@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ssdg.data.sets import ImageTable, LabeledBatch, LabeledSet, UnlabeledBatch, UnlabeledSet
+from ssdg.data.streams import Pipeline
 from ssdg.methods.api import Progress
 
 
@@ -23,6 +24,13 @@ def labeled_set(values, y, domain=0, trusted=True, size=4):
 
 def unlabeled_set(values, domain=1, size=4):
     return UnlabeledSet(flat_images(values, size), np.full(len(values), domain))
+
+
+# Two sets in which class and colour tell each other.
+BASE = labeled_set([10, 20, 30, 40], [0, 1, 2, 3])
+CLEAN = labeled_set([110, 120, 130, 140], [4, 5, 6, 7], domain=1, trusted=False)
+COLOURS = torch.tensor([10, 20, 30, 40, 110, 120, 130, 140]) / 255  # by class
+PLAIN = Pipeline("none", torch.device("cpu"), num_classes=8)
 
 
 def values_of(x):
