@@ -150,18 +150,15 @@ def _validated(values: Flat, method: Method) -> RunConfig:
     try:
         return RunConfig(**run, settings=method.settings.model_validate(own))
     except ValidationError as error:
-        raise UserError(_sentence(error, own, method)) from None
+        raise UserError(_sentence(error, own)) from None
 
 
-def _sentence(error: ValidationError, own: Flat, method: Method) -> str:
+def _sentence(error: ValidationError, own: Flat) -> str:
     first = error.errors()[0]
-    # The labeler's settings are validated inside the method's: their place is told by who has such a field.
-    parts = [str(p) for p in first["loc"]]
-    inner = error.title not in (method.settings.__name__, RunConfig.__name__)
-    key = ".".join(["labeler", *parts] if inner else parts)
-    if first["type"] == "extra_forbidden":
-        choices = sorted(find_method(own.get("apl", "mcd")).settings.model_fields)
-        return str(unknown("setting", key, [f"labeler.{c}" for c in choices] if inner else choices))
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":  # unknown keys of the run and the method are refused before
+        names = sorted(find_method(own.get("apl", "mcd")).settings.model_fields)
+        return str(unknown("setting", key, [f"labeler.{name}" for name in names]))
     if first["type"] == "missing":
         return f"'{key}' is missing; give --{key}"
     return f"{key}={first['input']!r} is not allowed: {first['msg'].removeprefix('Value error, ')}"

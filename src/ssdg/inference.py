@@ -19,7 +19,8 @@ from torch import Tensor
 
 from .data.augment import to_float
 from .data.decode import UnreadableError, decode, resize
-from .data.sources import Item, Reader
+from .data.reader import Reader
+from .data.sources import Item
 from .engine.evaluate import mean_probs
 from .engine.machine import start_machine
 from .engine.state import fill, load_tensors

@@ -102,7 +102,12 @@ def test_unreadable_files_are_listed_and_left_out(tmp_path):
     for _ in range(2):  # built, and opened again
         got = load(root, tmp_path / "cache")
         assert len(got.images) == 2
-        assert [path for path, _ in got.unreadable] == ["a/empty.png", "b/cut.jpg", "b/gone.png", "b/text.jpg"]
+        assert [path for path, _ in got.unreadable] == [
+            "a/empty.png",
+            "b/cut.jpg",
+            "b/gone.png",
+            "b/text.jpg",
+        ]
         assert all(reason and "\n" not in reason for _, reason in got.unreadable)
 
 
@@ -161,9 +166,7 @@ def test_a_killed_build_leaves_nothing_harmful(tmp_path):
     assert not list(cache.glob("*.json"))
     got = load(root, cache)
     assert not list(cache.glob(".*.tmp"))
-    np.testing.assert_array_equal(
-        got.images[np.arange(48)], load(root, tmp_path / "other").images[np.arange(48)]
-    )
+    np.testing.assert_array_equal(got.images[np.arange(48)], load(root, tmp_path / "other").images[np.arange(48)])
 
 
 def test_an_interrupted_build_is_not_taken_for_done(tmp_path):

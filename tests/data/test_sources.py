@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from pictures import png, write, zip_files
 
-from ssdg.data.sources import Reader, read_tree
+from ssdg.data.reader import Reader
+from ssdg.data.sources import read_tree
 from ssdg.errors import UserError
 
 
@@ -14,7 +15,15 @@ def paths(root):
 
 
 def test_junk_and_other_files_are_skipped(tmp_path):
-    for name in ("a/1.png", "a/.hidden.png", "a/._1.png", "a/.DS_Store", "a/Thumbs.db", "a/x.csv", "__MACOSX/1.png"):
+    for name in (
+        "a/1.png",
+        "a/.hidden.png",
+        "a/._1.png",
+        "a/.DS_Store",
+        "a/Thumbs.db",
+        "a/x.csv",
+        "__MACOSX/1.png",
+    ):
         write(tmp_path / name, png(1))
     write(tmp_path / "a/2.JPEG", png(2))
     assert paths(tmp_path) == ["a/1.png", "a/2.JPEG"]
@@ -115,3 +124,13 @@ def test_broken_archive_inside_a_folder_is_named(tmp_path):
     write(tmp_path / "broken.zip", b"PK no archive")
     with pytest.raises(UserError, match=r"broken\.zip"):
         read_tree(tmp_path)
+
+
+def test_an_archive_beside_its_unpacked_folder_counts_once(tmp_path):
+    write(tmp_path / "photo/dog/1.png", png(1))
+    zip_files(tmp_path / "photo.zip", {"photo/dog/1.png": png(1), "photo/dog/2.png": png(2)})
+    images = read_tree(tmp_path).images
+    assert [(item.path, bool(item.entry)) for item in images] == [
+        ("photo/dog/1.png", False),
+        ("photo/dog/2.png", True),
+    ]

@@ -48,7 +48,7 @@ def _clamped(side: int, shift: Tensor) -> Tensor:
 
 
 def weak_photo(x: Tensor, generator: torch.Generator) -> Tensor:
-    """A view of each uint8 image (H, W, 3): moved by up to an eighth of its side, mirrored half of the time."""
+    """Each uint8 image (H, W, 3) moved by up to an eighth of its side, and mirrored half of the time."""
     _check_bytes(x)
     drawn = torch.rand(len(x), 3, generator=generator)
     dy, dx = (_whole_shift(drawn[:, axis], x.shape[1 + axis]) for axis in (0, 1))

@@ -23,12 +23,14 @@ from ..errors import UserError
 from ..files import atomic_path, locked, remove_leftovers, write_json
 from .decode import DECODE_VERSION, UnreadableError, decode, resize
 from .progress import Progress, shown
+from .reader import Reader
 from .sets import ImageTable, content_digests
-from .sources import Item, Reader
+from .sources import Item
 from .threads import in_threads
 
 DIGEST_BYTES = 16
 Digests = NDArray[np.uint8]
+ShownAs = tuple[str, Progress | None]  # the title of the bar, or a callback instead of a bar
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,8 @@ def load_images(
 ) -> CachedImages:
     """Open the decoded images of `items`, decoding them first if this was never done for these contents."""
     with _cache_errors(cache), Reader() as reader:
-        digests, unread = _digests(items, cache, reader)
+        reading = (f"{title}: reading", progress and _quiet)
+        digests, unread = _digests(items, cache, reader, reading)
         kept = np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
         unique, first, inverse = _unique(digests[kept])
         holders = [items[i] for i in kept[first]]
@@ -80,7 +83,11 @@ def _unique(digests: Digests) -> tuple[Digests, NDArray[np.intp], NDArray[np.int
     return unique.view(np.uint8).reshape(-1, DIGEST_BYTES), first, inverse.reshape(-1)
 
 
-def _digests(items: Sequence[Item], cache: Path, reader: Reader) -> tuple[Digests, dict[int, str]]:
+def _quiet(done: int, total: int) -> None:
+    """A caller's own progress counts decoded images only."""
+
+
+def _digests(items: Sequence[Item], cache: Path, reader: Reader, shown_as: ShownAs) -> tuple[Digests, dict[int, str]]:
     listing = _listing_path(items, cache)
     if listing.exists():
         return np.load(listing, allow_pickle=False), {}
@@ -88,7 +95,8 @@ def _digests(items: Sequence[Item], cache: Path, reader: Reader) -> tuple[Digest
         if listing.exists():  # another process was faster
             return np.load(listing, allow_pickle=False), {}
         remove_leftovers(listing)
-        digests, unread = _hash_all(items, reader)
+        with shown(*shown_as) as progress:
+            digests, unread = _hash_all(items, reader, progress)
         if not unread:
             with atomic_path(listing) as temporary, temporary.open("wb") as file:
                 np.save(file, digests)
@@ -103,7 +111,7 @@ def _listing_path(items: Sequence[Item], cache: Path) -> Path:
     return cache / f"listing-{sha.hexdigest()[:24]}.npy"
 
 
-def _hash_all(items: Sequence[Item], reader: Reader) -> tuple[Digests, dict[int, str]]:
+def _hash_all(items: Sequence[Item], reader: Reader, progress: Progress) -> tuple[Digests, dict[int, str]]:
     digests = np.zeros((len(items), DIGEST_BYTES), np.uint8)
     unread: dict[int, str] = {}
 
@@ -114,8 +122,8 @@ def _hash_all(items: Sequence[Item], reader: Reader) -> tuple[Digests, dict[int,
             except OSError as error:
                 unread[row] = f"cannot be read: {error.strerror or error}"
 
-    for _ in in_threads(work, len(items)):
-        pass
+    for done in in_threads(work, len(items)):
+        progress(done, len(items))
     return digests, unread
 
 
@@ -132,7 +140,7 @@ def _decoded(
     size: int,
     cache: Path,
     reader: Reader,
-    shown_as: tuple[str, Progress | None],
+    shown_as: ShownAs,
 ) -> tuple[NDArray[np.uint8], dict[int, str]]:
     """Pixels (n, size, size, 3) of these contents, and the rows that cannot be decoded with their reasons."""
     key = hashlib.sha256(f"{DECODE_VERSION} {size} ".encode() + unique.tobytes()).hexdigest()[:24]
@@ -161,7 +169,7 @@ def _build(
     data: Path,
     meta: Path,
     reader: Reader,
-    shown_as: tuple[str, Progress | None],
+    shown_as: ShownAs,
 ) -> None:
     unreadable: dict[int, str] = {}
     num_bytes = size * size * 3

@@ -56,7 +56,7 @@ def check_classes(labeled: Domain) -> None:
     if len(classes) < 2:
         raise UserError(f"'{labeled.name}' has the single class '{classes[0]}'; at least two are needed")
     if len(labeled.items) < 2:
-        raise UserError(f"'{labeled.name}' has {len(labeled.items)} labeled images; each class needs one at least")
+        raise UserError(f"'{labeled.name}' has fewer than two images; each class needs at least one")
 
 
 def check_same_classes(labeled: Domain, target: Domain) -> None:

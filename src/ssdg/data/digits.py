@@ -138,7 +138,7 @@ def _photo_files() -> list[Path]:
     found = [path for path in paths if path.is_file()]
     if len(found) < MIN_PHOTOS:
         raise UserError(
-            f"the embedded digits need {MIN_PHOTOS} or more photographs of scikit-learn and scikit-image, found "
+            f"the embedded digits need {MIN_PHOTOS} photographs of scikit-learn and scikit-image, found "
             f"{len(found)}: reinstall both with pip install --force-reinstall scikit-learn scikit-image"
         )
     return found

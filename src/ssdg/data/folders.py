@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserError
-from .sources import Item, Reader, Tree, read_tree
+from .reader import Reader
+from .sources import Item, Tree, read_tree
 from .splits import SplitLists, match_split_lists, read_split_files
 
 _SPLIT_FOLDERS = {
@@ -61,13 +62,15 @@ class Benchmark:
 def read_benchmark(root: Path) -> Benchmark:
     """Find the domains under a root: folders, archives, .npz files, with split files wherever they lie."""
     tree = read_tree(root)
-    base = _base(tree)
+    base, folders = _domain_folders(tree)
     listed = read_split_files(tree.texts)
-    folders = _domain_folders(tree, base)
     domains = [_folder_domain(name, tree, _join(base, name), listed) for name in folders]
     arrays = [item for item in tree.arrays if _parent(item.path) == base]
     with Reader() as reader:
         domains += [_array_domain(item, reader) for item in arrays]
+    names = [domain.name for domain in domains]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise UserError(f"'{root}' has both a folder and an .npz file for '{twice.pop()}'; remove one of them")
     if not domains:
         raise UserError(f"no domain in '{root}'; it must hold <domain>/<class>/<image> folders or one .npz file each")
     domains.sort(key=lambda domain: domain.name)
@@ -77,10 +80,11 @@ def read_benchmark(root: Path) -> Benchmark:
 def read_class_folder(folder: Path, name: str) -> Domain:
     """A folder or archive whose sub-folders are classes; images outside any of them have the class ''."""
     tree = read_tree(folder)
-    tops = {item.parts[0] for item in tree.images}
-    # an archive mostly wraps all it holds in one folder
-    wrapper = tops.pop() if folder.is_file() and len(tops) == 1 else ""
-    return _class_domain(name, tree, wrapper)
+    tops = {item.path.partition("/")[:2] for item in tree.images}
+    is_wrapped = folder.is_file() and len(tops) == 1  # an archive mostly has all in one folder
+    wrapper, slash = tops.pop() if is_wrapped else ("", "")
+    images, below = _inside(tree.images, wrapper if slash else "")
+    return _class_domain(name, images, below, tree.folders, wrapper if slash else "")
 
 
 def class_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -104,35 +108,36 @@ def _below(paths: Iterable[str], folder: str) -> list[list[str]]:
     return [path[len(start) :].split("/") for path in paths if path.startswith(start)]
 
 
-def _base(tree: Tree) -> str:
-    """The folder that holds the domains: wrappers around a single folder are stepped over."""
+def _inside(items: Iterable[Item], folder: str) -> tuple[list[Item], list[list[str]]]:
+    """The items in a folder, and their parts below it."""
+    start = f"{folder}/" if folder else ""
+    inside = [item for item in items if item.path.startswith(start)]
+    return inside, [item.path[len(start) :].split("/") for item in inside]
+
+
+def _domain_folders(tree: Tree) -> tuple[str, list[str]]:
+    """The folder that holds the domains, stepping over wrappers around a single folder; and their names."""
     base = ""
     while True:
         images = _below((item.path for item in tree.images), base)
         arrays = _below((item.path for item in tree.arrays), base)
         tops = {parts[0] for parts in images + arrays}
         if len(tops) != 1 or any(len(parts) == 1 for parts in images + arrays):
-            return base
-        (top,) = tops
-        # domain/class/image must be left below the wrapper, and domain/train/class/image is no wrapper
-        too_shallow = any(len(parts) < 4 for parts in images)
-        if too_shallow or _SPLIT_FOLDERS.keys() >= {parts[1] for parts in images if len(parts) > 1} != set():
-            return base
-        base = _join(base, top)
-
-
-def _domain_folders(tree: Tree, base: str) -> list[str]:
-    """Folders directly in the base with any image below them."""
-    return sorted({p[0] for p in _below((item.path for item in tree.images), base) if len(p) > 1})
+            break
+        # domain/class/image must be left below a wrapper, and domain/train/class/image has none
+        inner = {parts[1] for parts in images + arrays}
+        if any(len(parts) < 4 for parts in images) or (images and inner <= _SPLIT_FOLDERS.keys()):
+            break
+        base = _join(base, *tops)
+    return base, sorted({parts[0] for parts in images if len(parts) > 1})
 
 
 def _folder_domain(name: str, tree: Tree, folder: str, listed: Mapping[str, SplitLists]) -> Domain:
-    images = [item for item in tree.images if item.path.startswith(f"{folder}/")]
-    below = _below((item.path for item in images), folder)
+    images, below = _inside(tree.images, folder)
     tops = {parts[0] for parts in below}
     if "train" in tops and len(tops) > 1 and tops <= _SPLIT_FOLDERS.keys() and min(map(len, below)) >= 3:
         return _split_folder_domain(name, images, below)
-    domain = _class_domain(name, tree, folder)
+    domain = _class_domain(name, images, below, tree.folders, folder)
     lists = listed.get(name.casefold())
     return _with_splits(domain, below, lists) if lists else domain
 
@@ -150,12 +155,12 @@ def _with_splits(domain: Domain, below: Sequence[Sequence[str]], lists: SplitLis
     )
 
 
-def _class_domain(name: str, tree: Tree, folder: str) -> Domain:
-    """folder/class/**/image."""
-    images = [item for item in tree.images if not folder or item.path.startswith(f"{folder}/")]
-    below = _below((item.path for item in images), folder)
+def _class_domain(
+    name: str, images: Sequence[Item], below: Sequence[Sequence[str]], folders: Iterable[str], folder: str
+) -> Domain:
+    """folder/class/**/image; class folders without images count too."""
     labels = tuple(parts[0] if len(parts) > 1 else "" for parts in below)
-    empty = {parts[0] for parts in _below(tree.folders, folder) if len(parts) == 1}
+    empty = {parts[0] for parts in _below(folders, folder) if len(parts) == 1}
     return Domain(name, tuple(images), labels, class_order({*labels, *empty}))
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from .cache import load_images
 from .catalog import UNKNOWN_DATASET, Dataset, dataset_of, find_domain
 from .checks import (
     check_apart,
@@ -22,27 +21,9 @@ from .checks import (
 )
 from .folders import Benchmark, Domain, read_benchmark, read_class_folder
 from .hidden import UNKNOWN, Problem, Target
-from .holdout import held_out
+from .loading import Loaded, load_domain
 from .progress import Progress
-from .sets import ImageTable, LabeledSet, Task, UnlabeledSet, digest_of
-
-
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """A decoded domain: images by content, and per image its class name or '', path and side of the split."""
-
-    name: str
-    images: ImageTable
-    labels: tuple[str, ...]
-    paths: tuple[str, ...]
-    train: NDArray[np.bool_]
-    held: NDArray[np.bool_]
-    unreadable: tuple[tuple[str, str], ...] = ()
-
-    def codes(self, classes: Sequence[str]) -> NDArray[np.int64]:
-        """Class indices, UNKNOWN where the name is none of `classes`."""
-        number = {name: index for index, name in enumerate(classes)}
-        return np.array([number.get(label, UNKNOWN) for label in self.labels], np.int64)
+from .sets import LabeledSet, Task, UnlabeledSet, digest_of
 
 
 def benchmark_problem(
@@ -96,7 +77,8 @@ def folder_problem(
             raise UserError(f"the target folder '{target}' holds no image; give a folder with images")
         if "" not in goal.labels:
             check_same_classes(source, goal)
-    return _problem([source, *piles], goal, source.classes, UNKNOWN_DATASET, size, cache, progress)
+    # A pile of one's own is used whole; a benchmark's protocol trains on a part of each domain.
+    return _problem([source, *piles], goal, source.classes, UNKNOWN_DATASET, size, cache, progress, whole_piles=True)
 
 
 def data_defaults(root: Path) -> Dataset:
@@ -147,30 +129,6 @@ def _labels_by_any_folder(pile: Domain, classes: Sequence[str]) -> Domain:
     return Domain(pile.name, pile.items, labels, pile.classes)
 
 
-def load_domain(
-    domain: Domain,
-    size: int,
-    cache: Path,
-    *,
-    validation_rate: float,
-    by_class: bool,
-    progress: Progress | None = None,
-) -> Loaded:
-    """Decode a domain (or open what was decoded before) and split it; `by_class`: each class alike."""
-    cached = load_images(domain.items, size, cache, title=domain.name, progress=progress)
-    labels = tuple(domain.labels[i] for i in cached.item)
-    if "train" in domain.splits:
-        train = np.isin(cached.item, domain.splits["train"])
-        listed = domain.splits.get("crossval")
-        held = ~train if listed is None else np.isin(cached.item, listed) & ~train
-    else:
-        groups = np.unique(labels, return_inverse=True)[1] if by_class and labels else None
-        held = held_out(cached.images.digest, validation_rate, groups)
-        train = ~held
-    paths = tuple(domain.items[i].path for i in cached.item)
-    return Loaded(domain.name, cached.images, labels, paths, train, held, cached.unreadable)
-
-
 def _problem(
     sources: Sequence[Domain],
     goal: Domain | None,
@@ -179,12 +137,15 @@ def _problem(
     size: int | None,
     cache: Path,
     progress: Progress | None,
+    *,
+    whole_piles: bool = False,
 ) -> Problem:
     """Decode and assemble; the first of `sources` is the labeled one."""
     side, rate = size or protocol.image_size, protocol.validation_rate
+    rates = [rate, *(0 if whole_piles else rate for _ in sources[1:])]
     loaded = [
-        load_domain(d, side, cache, validation_rate=rate, by_class=i == 0, progress=progress)
-        for i, d in enumerate(sources)
+        load_domain(d, side, cache, validation_rate=r, by_class=i == 0, progress=progress)
+        for i, (d, r) in enumerate(zip(sources, rates, strict=True))
     ]
     target = load_domain(goal, side, cache, validation_rate=0, by_class=False, progress=progress) if goal else None
     for domain in (*loaded, *([target] if target else [])):

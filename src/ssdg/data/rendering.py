@@ -28,20 +28,20 @@ def usable_fonts() -> list[Path]:
     own = [path for path in sorted(folder.glob("*.ttf")) if not path.name.startswith(SYMBOL_FONTS)]
     fonts = [path for path in [*own, *_registered_fonts()] if has_digits(path)]
     if not fonts:
-        raise UserError(f"no font with digits in {folder}: reinstall matplotlib with pip install --force-reinstall")
+        raise UserError(f"no font with digits in {folder}: run pip install --force-reinstall matplotlib")
     return fonts
 
 
 def _registered_fonts() -> list[Path]:
-    """Font files that installed packages register; what cannot be loaded is left out."""
-    found = []
+    """Font files that installed packages register, as one path or as a table of them by name."""
+    found: list[Path] = []
     for entry in sorted(entry_points(group="fonts_ttf"), key=lambda e: e.name):
         try:
             value = entry.load()
-        except (ImportError, AttributeError):
+        except (ImportError, AttributeError):  # a broken font package is no reason to stop
             continue
-        if isinstance(value, str | Path) and Path(value).is_file():
-            found.append(Path(value))
+        named = value if isinstance(value, dict) else {entry.name: value}
+        found += [Path(path) for _, path in sorted(named.items()) if isinstance(path, str | Path)]
     return found
 
 
@@ -69,9 +69,9 @@ def render(digit: int, font: ImageFont.FreeTypeFont, rng: np.random.Generator) -
     """One house number seen through a 32x32 window with `digit` in its middle."""
     ink, paper = _colours(rng)
     mask = _degraded(_warped(_number(digit, font, rng), rng), rng)
-    image: NDArray[np.float64] = paper + (ink - paper) * mask[..., None]
-    image = image + _lighting(rng) + rng.normal(0, rng.uniform(0, 0.06), image.shape)
-    return np.rint(image.clip(0, 1) * 255).astype(np.uint8)
+    noise = rng.normal(0, rng.uniform(0, 0.06), (SIDE, SIDE, 3))
+    image: NDArray[np.float64] = paper + (ink - paper) * mask[..., None] + _lighting(rng) + noise
+    return np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
 
 
 def _number(digit: int, font: ImageFont.FreeTypeFont, rng: np.random.Generator) -> Image.Image:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import UserError
-from .sources import Item, Reader
+from .reader import Reader
+from .sources import Item
 
 _SPLIT_FILE = re.compile(r"(?P<domain>.+)_(?P<split>train|crossval|test)_kfold\.txt", re.IGNORECASE)
 SplitLists = Mapping[str, Sequence[tuple[str, int | None]]]  # split -> (path, label number) per line

@@ -12,7 +12,8 @@ from .catalog import Dataset, dataset_of, entry_of
 from .decode import UnreadableError, decode_whole, image_size
 from .folders import Benchmark, Domain, read_benchmark
 from .progress import Progress, shown
-from .sources import Item, Reader
+from .reader import Reader
+from .sources import Item
 from .threads import in_threads
 
 SIZES_FROM = 200  # images per domain whose size is looked up for a description
@@ -50,9 +51,7 @@ def _sizes(domain: Domain, reader: Reader) -> dict[tuple[int, int], int]:
     for item in domain.items[::step]:
         try:
             content = reader.read(item)
-            found[
-                image_size(content) if isinstance(content, bytes) else (content.shape[1], content.shape[0])
-            ] += 1
+            found[image_size(content) if isinstance(content, bytes) else (content.shape[1], content.shape[0])] += 1
         except (OSError, UnreadableError):  # `verify` tells about these
             continue
     return dict(found.most_common())
@@ -65,9 +64,7 @@ def verify(root: Path, progress: Progress | None = None) -> list[Finding]:
     findings = [finding for domain in benchmark.domains for finding in _listed(domain)]
     owners = [(domain.name, item) for domain in benchmark.domains for item in domain.items]
     digests, reasons = _read_all([item for _, item in owners], progress)
-    findings += [
-        Finding("unreadable", owners[i][0], f"{owners[i][1].path}: {reasons[i]}") for i in sorted(reasons)
-    ]
+    findings += [Finding("unreadable", owners[i][0], f"{owners[i][1].path}: {reasons[i]}") for i in sorted(reasons)]
     findings += _duplicates(owners, digests)
     findings += _counts(benchmark, dataset)
     findings += _class_differences(benchmark)

@@ -17,6 +17,8 @@ class Events:
 
     def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
         self.path, self.listeners = path, listeners
+        if path is not None and path.exists():
+            drop_cut_line(path)
 
     def emit(self, kind: str, **values: Any) -> None:
         """Record an event; `values` must be JSON."""
@@ -28,6 +30,13 @@ class Events:
                 file.write(json.dumps(event, ensure_ascii=False) + "\n")
         for listener in self.listeners:
             listener(event)
+
+
+def drop_cut_line(path: Path) -> None:
+    """Remove a last line that a kill cut short, so that the next event starts a line of its own."""
+    with path.open("rb+") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
 
 
 def read_events(path: Path) -> Iterator[Event]:

@@ -31,7 +31,7 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     root = find_root(given, cache)
     known = data_defaults(root) if root else None
     config = resolve(given, kind=known.augment if known else "photo", size=known.image_size if known else 224)
-    backbone = build_backbone(config.backbone, "none")
+    backbone = build_backbone(config.backbone, config.weights)
     if config.size < int(backbone.min_size):
         raise UserError(
             f"size={config.size} is too small for {config.backbone}; give size={backbone.min_size} or more"

@@ -12,7 +12,7 @@ WIDTH = 64
 class DigitsCNN(nn.Module):
     """Four times a 3x3 convolution of 64 channels, ReLU and 2x2 max-pool; no batch norm.
 
-    Images of 32 px give 64 x 2 x 2 = 256 features: the four positions of the last map are kept apart, not averaged.
+    Images of 32 px give 64 x 2 x 2 = 256 features: the last map's four positions are kept, not averaged.
     """
 
     bf16_pays = True

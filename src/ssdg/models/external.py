@@ -132,11 +132,13 @@ def build_hf(model: str, weights: str) -> ExternalBackbone:
             f"backbone '{name}' is a model type without published weights; give a hub name such as "
             "hf:microsoft/resnet-18, or weights=none"
         )
-    auto = transformers.AutoBackbone
+    configs = transformers.AutoConfig
     try:
-        config = (transformers.AutoConfig.for_model if is_type else transformers.AutoConfig.from_pretrained)(model)
-        net = auto.from_pretrained(model) if weights == "imagenet" else auto.from_config(config)
-    except (OSError, ValueError) as error:
+        config = configs.for_model(model) if is_type else configs.from_pretrained(model)
+        net = transformers.AutoBackbone.from_config(config)
+        if weights == "imagenet":  # of the class itself: AutoBackbone takes no folder and needs the hub
+            net = type(net).from_pretrained(model)
+    except (OSError, ValueError, TypeError) as error:
         raise cannot_build(name, error) from error
     if weights not in ("none", "imagenet"):
         load_weights(net, name, weights, imagenet=lambda: no_imagenet(name), classifier="classifier")

@@ -54,10 +54,16 @@ def mean_pool(maps: Tensor) -> Tensor:
 
 
 def initialize(net: nn.Module) -> None:
-    """He-normal convolutions (fan out), zero biases, batch norms as the identity."""
+    """He-normal convolutions, zero biases, batch norms as the identity.
+
+    The variance is 2 / fan out, where an input channel fans out to its own group only: torch's initialiser
+    counts all channels, which in depthwise convolutions shrinks the signal below the epsilon of batch norm.
+    """
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            height, width = module.kernel_size
+            fan_out = height * width * module.out_channels // module.groups
+            nn.init.normal_(module.weight, std=(2 / fan_out) ** 0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.BatchNorm2d):

@@ -47,7 +47,7 @@ def load_weights(net: nn.Module, name: str, weights: str, *, imagenet: Callable[
 
 
 def mismatches(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
-    """What is missing, extra or of another shape; old files lack batch norms' step counters, which is fine."""
+    """What is missing, extra or of another shape; old files may lack batch norms' counters."""
     missing = [f"{k} is missing" for k in wanted if k not in given and not k.endswith("num_batches_tracked")]
     shapes = [
         f"{k} is {tuple(v.shape)} instead of {tuple(wanted[k].shape)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from ...data.sets import Mix
 from ..api import Settings, find_method
@@ -21,7 +21,7 @@ class EidSettings(Settings):
     apl: str = Field("mcd", description="the DA method that labels each unlabeled domain")
     apl_backbone: str | None = Field(None, description="may be deeper than DCG's; empty: the run's backbone")
     apl_weights: str | None = Field(None, description="initial weights of apl_backbone; empty: the run's")
-    labeler: Any = Field(default_factory=dict, description="settings of the method in apl")
+    labeler: Any = Field(default_factory=dict, validate_default=True, description="settings of the method in apl")
     # DCG
     dual: bool = Field(True, description="exchange small-loss choices; off: both learn all pseudo-labels")
     style: bool = Field(True, description="style confusion")
@@ -40,14 +40,17 @@ class EidSettings(Settings):
     mix_alpha: float = Field(1.0, gt=0, description="alpha ~ Beta(mix_alpha, mix_alpha)")
     any_pair: bool = Field(False, description="mix any two of the union, one coefficient per batch")
 
-    @model_validator(mode="before")
+    @field_validator("apl")
     @classmethod
-    def _check_labeler(cls, values: dict[str, Any]) -> dict[str, Any]:
-        method = find_method(values.get("apl", "mcd"), family="DA")
-        given = values.get("labeler", {})
-        if isinstance(given, dict):
-            values = {**values, "labeler": method.settings.model_validate(given)}
-        return values
+    def _is_adaptation(cls, name: str) -> str:
+        return find_method(name, family="DA").name
+
+    @field_validator("labeler", mode="before")
+    @classmethod
+    def _fits_apl(cls, given: Any, info: ValidationInfo) -> Any:
+        if "apl" not in info.data or not isinstance(given, dict):
+            return given
+        return find_method(info.data["apl"]).settings.model_validate(given)
 
 
 RELEASE: dict[str, Any] = {

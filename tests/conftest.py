@@ -1,0 +1,28 @@
+"""Fixtures that many tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from worlds import write_world
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Two test processes on two cores: one thread each."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A benchmark root of four tiny domains. Read only: write to a copy."""
+    return write_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image cache that the tests of one process share."""
+    return tmp_path_factory.mktemp("cache")

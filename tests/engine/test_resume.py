@@ -1,0 +1,157 @@
+"""A run that is killed anywhere and started again ends with the same bits."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from runs import environment, same_weights, short_settings, ssdg, train_here
+from ssdg.engine.events import read_events
+from ssdg.engine.state import read_meta
+
+
+def command(world: Path, cache: Path, out: Path, **more: object) -> list[str]:
+    """`ssdg train` with the settings of `train_here`, saving after every step."""
+    settings = short_settings("eid", **more)
+    inner = settings.pop("labeler")
+    words = [f"{k}={v}" for k, v in settings.items() if k not in ("method", "labeled", "target")]
+    words += [f"labeler.{k}={v}" for k, v in inner.items()]
+    where = ["--data", world, "--labeled", settings["labeled"], "--target", settings["target"], "--out", out]
+    return [str(w) for w in ("train", *where, "--cache", cache, "--device", "cpu", "--save-seconds", 0, *words)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "undisturbed"
+    ssdg(*command(world, cache, folder), check=True)
+    return folder
+
+
+def comparable(folder: Path) -> dict[str, object]:
+    """The result without what the clock decides."""
+    result = json.loads((folder / "result.json").read_text())
+    for phase in result["phases"].values():
+        phase.pop("seconds"), phase.pop("images_per_second")
+    return {k: v for k, v in result.items() if k != "seconds"}
+
+
+def test_sigkill_at_random_points(world: Path, cache: Path, undisturbed: Path, tmp_path: Path) -> None:
+    """Kill a real process five times at random, finish, compare weights and every number."""
+    rng, folder, killed = random.Random(4), tmp_path / "killed", 0
+    words = [sys.executable, "-m", "ssdg", *command(world, cache, folder)]
+    while killed < 5:
+        process = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        before = progress(folder)
+        wait_until(lambda: progress(folder) > before or process.poll() is not None)  # noqa: B023
+        time.sleep(rng.uniform(0, 0.6))
+        process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            break
+        killed += 1
+    assert killed >= 3
+    ssdg(*command(world, cache, folder), check=True)
+    assert same_weights(undisturbed, folder)
+    assert comparable(undisturbed) == comparable(folder)
+
+
+def progress(folder: Path) -> int:
+    """Steps on disk."""
+    metas = [read_meta(path) for path in (folder / "stages").glob("[!.]*.safetensors")]
+    return sum(meta["step"] for meta in metas if meta)
+
+
+def wait_until(ready, seconds: float = 120) -> None:  # type: ignore[no-untyped-def]
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "the process made no progress"
+        time.sleep(0.05)
+
+
+DIE_WHILE_SAVING = """
+import os, signal, sys
+import ssdg.engine.state as state
+from ssdg.cli import main
+write, count = state.save_file, [0]
+def save_half(tensors, path, metadata):
+    write(tensors, path, metadata=metadata)
+    count[0] += 1
+    if count[0] == {at}:
+        os.truncate(path, os.path.getsize(path) // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+state.save_file = save_half
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("at", [1, 7])
+def test_sigkill_in_the_middle_of_a_checkpoint(
+    at: int, world: Path, cache: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    words = command(world, cache, folder)
+    code = DIE_WHILE_SAVING.format(at=at)
+    died = subprocess.run([sys.executable, "-c", code, *words], env=environment(), capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL
+    ssdg(*words, check=True)
+    assert same_weights(undisturbed, folder)
+
+
+def test_ctrl_c_ends_cleanly_and_names_the_command_that_continues(
+    world: Path, cache: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stopped"
+    words = [sys.executable, "-m", "ssdg", *command(world, cache, folder)]
+    process = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: progress(folder) > 0)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"ssdg resume {folder}" in told
+    assert "Traceback" not in told
+    ssdg("resume", folder, "--cache", cache, "--device", "cpu", check=True)
+    assert same_weights(undisturbed, folder)
+
+
+def test_a_finished_run_is_not_trained_again(world: Path, cache: Path, tmp_path: Path) -> None:
+    first = train_here(world, cache, tmp_path, "source-only")
+    stamp = (tmp_path / "stages" / "1-main.safetensors").stat().st_mtime_ns
+    assert train_here(world, cache, tmp_path, "source-only") == first
+    assert (tmp_path / "stages" / "1-main.safetensors").stat().st_mtime_ns == stamp
+
+
+def test_a_folder_in_use_is_refused(world: Path, cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "busy"
+    words = command(world, cache, folder, epochs=50)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ssdg", *words],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: (folder / "run.json").exists())
+        second = ssdg(*words)
+    finally:
+        process.kill()
+        process.wait()
+    assert second.returncode == 2
+    assert "in use by another process" in second.stderr
+
+
+def test_events_survive_a_line_cut_short(world: Path, cache: Path, tmp_path: Path) -> None:
+    train_here(world, cache, tmp_path, "source-only")
+    path = tmp_path / "events.jsonl"
+    whole = list(read_events(path))
+    with path.open("a") as file:
+        file.write('{"time": 1, "eve')
+    assert list(read_events(path)) == whole
+    (tmp_path / "result.json").unlink()
+    train_here(world, cache, tmp_path, "source-only")
+    assert [e["event"] for e in read_events(path)][len(whole) :][0] == "start"

@@ -1,0 +1,283 @@
+"""Every backbone keeps the interface; ResNets and EfficientNet-Lite0 keep the names of published files."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from ssdg.errors import UserError
+from ssdg.models.backbones import OWN, build_backbone
+from ssdg.models.layers import StyleConfusor, attach_style
+
+SMALL = ("resnet18", "resnet50", "digits-cnn", "efficientnet-lite0")
+FEATURES = {
+    "resnet18": 512,
+    "resnet34": 512,
+    "resnet50": 2048,
+    "resnet101": 2048,
+    "digits-cnn": 256,
+    "efficientnet-lite0": 1280,
+}
+IMAGENET = (torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225]))
+
+
+@pytest.fixture(scope="module", params=SMALL)
+def named(request: pytest.FixtureRequest) -> tuple[str, nn.Module]:
+    torch.manual_seed(0)
+    return request.param, build_backbone(request.param).eval()
+
+
+def images(count: int = 2, size: int = 32) -> torch.Tensor:
+    return torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(3))
+
+
+def batch_norm_shapes(prefix: str, channels: int) -> dict[str, tuple[int, ...]]:
+    per_channel = ("weight", "bias", "running_mean", "running_var")
+    return {f"{prefix}.{k}": (channels,) for k in per_channel} | {f"{prefix}.num_batches_tracked": ()}
+
+
+def torchvision_resnet(depths: tuple[int, ...], *, bottleneck: bool) -> dict[str, tuple[int, ...]]:
+    """The state dict of torchvision's ResNet without fc, as published: every name with its shape."""
+    spec: dict[str, tuple[int, ...]] = {"conv1.weight": (64, 3, 7, 7)} | batch_norm_shapes("bn1", 64)
+    came = 64
+    for number, depth in enumerate(depths, 1):
+        width = 32 * 2**number
+        goes = 4 * width if bottleneck else width
+        for block in range(depth):
+            at = f"layer{number}.{block}"
+            if bottleneck:
+                convs = [(width, came, 1, 1), (width, width, 3, 3), (goes, width, 1, 1)]
+            else:
+                convs = [(width, came, 3, 3), (width, width, 3, 3)]
+            for i, shape in enumerate(convs, 1):
+                spec |= {f"{at}.conv{i}.weight": shape} | batch_norm_shapes(f"{at}.bn{i}", shape[0])
+            if block == 0 and came != goes:
+                spec |= {f"{at}.downsample.0.weight": (goes, came, 1, 1)}
+                spec |= batch_norm_shapes(f"{at}.downsample.1", goes)
+            came = goes
+    return spec
+
+
+RESNETS = [
+    ("resnet18", (2, 2, 2, 2), False, 11_689_512),
+    ("resnet34", (3, 4, 6, 3), False, 21_797_672),
+    ("resnet50", (3, 4, 6, 3), True, 25_557_032),
+    ("resnet101", (3, 4, 23, 3), True, 44_549_160),
+]
+
+
+@pytest.mark.parametrize(("name", "depths", "bottleneck", "published"), RESNETS)
+def test_a_resnet_has_torchvisions_names_shapes_and_count(
+    name: str, depths: tuple[int, ...], bottleneck: bool, published: int
+) -> None:
+    with torch.device("meta"):
+        net = build_backbone(name)
+    assert {k: tuple(v.shape) for k, v in net.state_dict().items()} == torchvision_resnet(
+        depths, bottleneck=bottleneck
+    )
+    classifier = 1000 * net.num_features + 1000
+    assert sum(p.numel() for p in net.parameters()) + classifier == published
+
+
+def test_a_few_torchvision_names_by_hand() -> None:
+    shapes = {k: tuple(v.shape) for k, v in build_backbone("resnet18").state_dict().items()}
+    assert shapes["conv1.weight"] == (64, 3, 7, 7)
+    assert shapes["layer1.0.conv1.weight"] == (64, 64, 3, 3)
+    assert shapes["layer2.0.downsample.0.weight"] == (128, 64, 1, 1)
+    assert shapes["layer4.1.bn2.running_var"] == (512,)
+    assert "layer1.0.downsample.0.weight" not in shapes
+    assert len(shapes) == 120  # torchvision's 122 without fc.weight and fc.bias
+
+
+def test_efficientnet_has_the_names_and_shapes_of_the_weight_file() -> None:
+    # per block: input, output, expansion, kernel (Tan & Le, 2019, Table 1)
+    blocks = [(32, 16, 1, 3), (16, 24, 6, 3), (24, 24, 6, 3), (24, 40, 6, 5), (40, 40, 6, 5)]
+    blocks += [(40, 80, 6, 3), (80, 80, 6, 3), (80, 80, 6, 3), (80, 112, 6, 5), (112, 112, 6, 5)]
+    blocks += [(112, 112, 6, 5), (112, 192, 6, 5), (192, 192, 6, 5), (192, 192, 6, 5), (192, 192, 6, 5)]
+    blocks += [(192, 320, 6, 3)]
+    spec: dict[str, tuple[int, ...]] = {"_conv_stem.weight": (32, 3, 3, 3)} | batch_norm_shapes("_bn0", 32)
+    for i, (came, goes, expand, kernel) in enumerate(blocks):
+        at, inner = f"_blocks.{i}", came * expand
+        if expand > 1:
+            spec |= {f"{at}._expand_conv.weight": (inner, came, 1, 1)}
+            spec |= batch_norm_shapes(f"{at}._bn0", inner)
+        spec |= {f"{at}._depthwise_conv.weight": (inner, 1, kernel, kernel)}
+        spec |= batch_norm_shapes(f"{at}._bn1", inner)
+        spec |= {f"{at}._project_conv.weight": (goes, inner, 1, 1)} | batch_norm_shapes(f"{at}._bn2", goes)
+    spec |= {"_conv_head.weight": (1280, 320, 1, 1)} | batch_norm_shapes("_bn1", 1280)
+    net = build_backbone("efficientnet-lite0")
+    assert {k: tuple(v.shape) for k, v in net.state_dict().items()} == spec
+    assert len(spec) == 294  # the file's 296 without _fc.weight and _fc.bias
+    assert sum(p.numel() for p in net.parameters()) + 1281 * 1000 == 4_652_008
+
+
+def test_digits_cnn_is_four_convolutions_and_no_batch_norm() -> None:
+    net = build_backbone("digits-cnn")
+    shapes = [tuple(p.shape) for p in net.parameters()]
+    assert shapes == [(64, 3, 3, 3), (64,)] + 3 * [(64, 64, 3, 3), (64,)]
+    assert not list(net.buffers()) or all(b.numel() == 3 for b in net.buffers())  # mean and std only
+
+
+def test_digits_cnn_is_relu_then_max_pool_as_published() -> None:
+    net = build_backbone("digits-cnn").double()
+    x = images().double()
+    out = (x - 0.5) / 0.5
+    weights = list(net.parameters())
+    for weight, bias in zip(weights[::2], weights[1::2], strict=True):
+        out = nn.functional.max_pool2d(nn.functional.conv2d(out, weight, bias, padding=1).relu(), 2)
+    assert torch.equal(net(x), out.reshape(2, 256))
+
+
+@pytest.mark.parametrize("size", [31, 28, 224])
+def test_digits_cnn_refuses_other_sizes(size: int) -> None:
+    with pytest.raises(UserError, match=rf"'digits-cnn' takes images of only 32x32 px, not {size}x{size}"):
+        build_backbone("digits-cnn")(images(size=size))
+
+
+def test_an_image_below_the_smallest_size_is_refused(named: tuple[str, nn.Module]) -> None:
+    name, net = named
+    with pytest.raises(UserError, match=f"'{name}' takes images of .* 32x32 px, not 31x31"):
+        net(images(size=31))
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 1, 32, 32), (2, 32, 32, 3)])
+def test_what_is_no_batch_of_rgb_images_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match=r"takes images of shape \(B, 3, H, W\)"):
+        build_backbone("digits-cnn")(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("name", list(OWN))
+def test_features_have_their_number_and_are_float32(name: str) -> None:
+    net = build_backbone(name).eval()
+    assert net.num_features == FEATURES[name]
+    for autocast in (False, True):
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            features = net(images())
+        assert features.shape == (2, FEATURES[name])
+        assert features.dtype == torch.float32
+        assert features.isfinite().all()
+
+
+def test_dense_convolutions_pay_in_bfloat16_and_depthwise_ones_do_not(named: tuple[str, nn.Module]) -> None:
+    name, net = named
+    depthwise = any(isinstance(m, nn.Conv2d) and m.groups > 1 for m in net.modules())
+    assert net.bf16_pays == (not depthwise) == (name != "efficientnet-lite0")
+
+
+def test_images_are_normalised_inside() -> None:
+    """The first convolution sees what the published recipe would feed it."""
+    x = images().double()
+    mean, std = IMAGENET
+    recipes = {
+        "resnet18": ("conv1", (x - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)),
+        "digits-cnn": ("stage1", (x - 0.5) / 0.5),
+        "efficientnet-lite0": ("_conv_stem", (x * 255 - 127) / 128),
+    }
+    for name, (first, wanted) in recipes.items():
+        net = build_backbone(name).eval()
+        seen: list[torch.Tensor] = []
+        net.get_submodule(first).register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0]))
+        net(x.float())
+        torch.testing.assert_close(seen[0].double(), wanted, atol=1e-5, rtol=0)
+
+
+def test_efficientnet_pads_like_tensorflow() -> None:
+    from ssdg.models.efficientnet import same_padding
+
+    # size, kernel, stride: worked by hand; 224 -> 112 with kernel 3 needs (112 - 1) * 2 + 3 = 225, one more
+    assert same_padding(224, 3, 2) == (0, 1)
+    assert same_padding(224, 5, 2) == (1, 2)
+    assert same_padding(7, 3, 2) == (1, 1)  # 4 outputs reach (4 - 1) * 2 + 3 = 9
+    assert same_padding(7, 5, 1) == (2, 2)
+    assert same_padding(4, 1, 2) == (0, 0)
+
+
+def test_style_stages_give_maps_of_three_sizes(named: tuple[str, nn.Module]) -> None:
+    name, net = named
+    shapes: list[tuple[int, ...]] = []
+    stages = net.style_stages
+    handles = [s.register_forward_hook(lambda _, __, out: shapes.append(tuple(out.shape))) for s in stages]
+    net(images())
+    for handle in handles:
+        handle.remove()
+    sides = [16, 8, 4] if name == "digits-cnn" else [8, 4, 2]  # strides 2, 4, 8 or 4, 8, 16
+    assert [s[2] for s in shapes] == [s[3] for s in shapes] == sides
+    assert all(len(s) == 4 for s in shapes)
+
+
+def test_style_hooks_add_no_key_and_no_parameter(named: tuple[str, nn.Module]) -> None:
+    net = copy.deepcopy(named[1])
+    before = list(net.state_dict()), len(list(net.parameters()))
+    attach_style(net, StyleConfusor)
+    assert (list(net.state_dict()), len(list(net.parameters()))) == before
+
+
+def test_channels_last_gives_the_same_features(named: tuple[str, nn.Module]) -> None:
+    _, net = named
+    x = images(size=32)
+    with torch.inference_mode():
+        plain = net(x)
+        last = copy.deepcopy(net).to(memory_format=torch.channels_last)
+        same = last(x.contiguous(memory_format=torch.channels_last))
+    torch.testing.assert_close(same, plain, atol=1e-4, rtol=1e-4)
+
+
+def test_a_training_step_in_bfloat16_and_channels_last_reaches_every_weight(
+    named: tuple[str, nn.Module],
+) -> None:
+    net = copy.deepcopy(named[1]).train().to(memory_format=torch.channels_last)
+    attach_style(net, StyleConfusor)
+    x = images(4).contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = net(x).square().mean()
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+    assert all(p.grad.abs().sum() > 0 for p in net.parameters() if p.ndim == 4)
+
+
+def test_a_backbone_with_styles_survives_copy_and_pickle(named: tuple[str, nn.Module]) -> None:
+    net = copy.deepcopy(named[1])
+    attach_style(net, StyleConfusor)
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        torch.testing.assert_close(twin.eval()(images()), net.eval()(images()))
+        assert all(s in set(twin.modules()) for s in twin.style_stages)
+
+
+def test_convolutions_start_with_a_variance_of_two_over_fan_out() -> None:
+    weights = build_backbone("efficientnet-lite0").state_dict()
+    # 3x3 to 32 channels; 1x1 to 1280 channels; depthwise 5x5, where a channel fans out to one
+    for key, fan_out in (
+        ("_conv_stem", 9 * 32),
+        ("_conv_head", 1280),
+        ("_blocks.13._depthwise_conv", 25),
+    ):
+        assert float(weights[f"{key}.weight"].var()) == pytest.approx(2 / fan_out, rel=0.2)
+    conv1 = build_backbone("resnet18").state_dict()["conv1.weight"]
+    assert float(conv1.var()) == pytest.approx(2 / (49 * 64), rel=0.1)
+
+
+def test_an_untrained_backbone_passes_a_signal(named: tuple[str, nn.Module]) -> None:
+    with torch.inference_mode():
+        features = named[1](images())
+    assert 1e-3 < float(features.abs().mean()) < 1e3
+
+
+def test_the_seed_decides_the_initial_weights() -> None:
+    def build(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return build_backbone("digits-cnn").state_dict()["stage2.0.weight"]
+
+    assert torch.equal(build(1), build(1))
+    assert not torch.equal(build(1), build(2))
+
+
+def test_a_typo_in_the_name_is_answered_with_a_suggestion() -> None:
+    with pytest.raises(UserError, match=r"unknown backbone 'resnet81' \(did you mean 'resnet18'\?\)"):
+        build_backbone("resnet81")
+    with pytest.raises(UserError, match="timm:NAME, hf:NAME"):
+        build_backbone("tim:resnet18")

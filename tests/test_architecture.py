@@ -1,0 +1,87 @@
+"""Who may import whom: the rules that keep hidden labels out of reach."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "src" / "ssdg"
+LEAVES = {"errors", "files", "seeds"}
+# package: the parts of ssdg it may import
+ALLOWED = {
+    "losses": {"losses"},
+    "models": {"models"},
+    "data": {"data"},
+    "methods": {"losses", "models", "data.sets", "methods"},
+    "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config"},
+}
+NAMED_METHODS = {"methods.eid", "methods.adaptation", "methods.source_only"}
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of ssdg that a file imports, by their names below `ssdg`."""
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            found |= {module} if node.module else {f"{module}.{alias.name}".strip(".") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ssdg":
+            found.add((node.module or "").removeprefix("ssdg").strip("."))
+        elif isinstance(node, ast.Import):
+            found |= {a.name.removeprefix("ssdg.") for a in node.names if a.name.startswith("ssdg.")}
+    return found
+
+
+def belongs(module: str, allowed: set[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in allowed)
+
+
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_packages_import_only_what_they_may(package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files
+    wrong = {
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in files
+        for module in imports(path)
+        if not belongs(module, ALLOWED[package] | LEAVES)
+    }
+    assert not wrong
+
+
+def test_no_method_loss_or_model_can_see_hidden_labels() -> None:
+    seen = {}
+
+    def reach(module: str) -> set[str]:
+        """Everything that importing a module brings along, however far."""
+        if module not in seen:
+            seen[module] = set()
+            path = ROOT / module.replace(".", "/")
+            file = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+            if file.exists():
+                direct = imports(file)
+                seen[module] = direct.union(*(reach(m) for m in direct)) if direct else set()
+        return seen[module]
+
+    for package in ("methods", "losses", "models"):
+        for path in (ROOT / package).rglob("*.py"):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            assert "data.hidden" not in reach(module), module
+
+
+def test_the_engine_names_no_method() -> None:
+    for path in (ROOT / "engine").rglob("*.py"):
+        assert not {m for m in imports(path) if belongs(m, NAMED_METHODS)}, path
+
+
+def test_nothing_needs_torchvision() -> None:
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        at_top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = {a.name for n in at_top if isinstance(n, ast.Import) for a in n.names}
+        names |= {n.module or "" for n in at_top if isinstance(n, ast.ImportFrom)}
+        assert not any(name.split(".")[0] == "torchvision" for name in names), path

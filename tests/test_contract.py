@@ -1,0 +1,134 @@
+"""Every registered method keeps the contract, with no further code."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from runs import same_weights, short_settings, train_here, weights_of
+from ssdg.data.sets import PseudoLabels
+from ssdg.data.streams import Pipeline
+from ssdg.engine.machine import start_machine
+from ssdg.engine.open import open_run
+from ssdg.engine.run import Builder, pipeline_of, run
+from ssdg.engine.stages import Inputs
+from ssdg.engine.state import load_state, save_state
+from ssdg.errors import UserError
+from ssdg.methods import METHODS
+from ssdg.methods.api import Learner, Progress
+from worlds import write_world
+
+ALL = sorted(METHODS)
+
+
+def product_of(method: str, world: Path, cache: Path) -> tuple[Learner, Inputs, Pipeline]:
+    """A new learner of the method's product and data of the kind it trains on."""
+    config, problem = open_run(short_settings(method, data=str(world)), cache, device="cpu")
+    machine, task = start_machine("cpu"), problem.task
+    learner = Builder(config, len(task.classes), machine)("test", METHODS[method].learner, config.settings)
+    guesses = task.pool.labeled_by(some_labels(len(task.pool)))
+    is_cycle = METHODS[method].family == "ours"
+    unlabeled = task.pool if "unlabeled" in METHODS[method].needs and not is_cycle else None
+    inputs = Inputs(task.labeled, guesses if is_cycle else None, unlabeled, union=False)
+    return learner, inputs, pipeline_of(config, problem, machine)
+
+
+def some_labels(count: int) -> PseudoLabels:
+    y = np.arange(count) % 3
+    return PseudoLabels(y, np.ones(count, bool), np.ones(count, np.float32), y[None])
+
+
+def three_steps(learner: Learner, inputs: Inputs, pipeline: Pipeline, first: int = 0) -> dict[str, float]:
+    stream = inputs.stream(4, 7, pipeline, strong=True)
+    learner.nets.train()
+    for step in range(first, first + 3):
+        torch.manual_seed(step)
+        scalars = learner.step(stream.draw(step), Progress(1, 0, 2, step, 20))
+    return {name: float(value) for name, value in scalars.items()}
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_three_steps_change_every_network_and_give_finite_scalars(method: str, world: Path, cache: Path) -> None:
+    learner, inputs, pipeline = product_of(method, world, cache)
+    before = {name: p.detach().clone() for name, p in learner.nets.named_parameters()}
+    scalars = three_steps(learner, inputs, pipeline)
+    assert scalars
+    assert all(math.isfinite(value) for value in scalars.values())
+    still = [name for name, p in learner.nets.named_parameters() if torch.equal(p, before[name])]
+    assert not still
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_logits_have_their_shape(method: str, world: Path, cache: Path) -> None:
+    learner, _, _ = product_of(method, world, cache)
+    logits = learner.logits(torch.rand(5, 3, 32, 32))
+    assert logits.ndim == 3
+    assert logits.shape[1:] == (5, 3)
+    assert logits.dtype == torch.float32
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_save_load_gives_the_same_next_step(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
+    learner, inputs, pipeline = product_of(method, world, cache)
+    three_steps(learner, inputs, pipeline)
+    save_state(tmp_path / "state.safetensors", learner, {"step": 3})
+    three_steps(learner, inputs, pipeline, first=3)
+    other, _, _ = product_of(method, world, cache)
+    three_steps(other, inputs, pipeline, first=11)  # a state to be overwritten
+    assert load_state(tmp_path / "state.safetensors", other) == {"step": 3}
+    three_steps(other, inputs, pipeline, first=3)
+    expected = learner.nets.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in other.nets.state_dict().items())
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_same_seed_same_weights_other_seed_other_weights(
+    method: str, world: Path, cache: Path, tmp_path: Path
+) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train_here(world, cache, tmp_path / name, method, seed=seed)
+    assert same_weights(tmp_path / "a", tmp_path / "b")
+    assert not same_weights(tmp_path / "a", tmp_path / "c")
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_hidden_labels_cannot_reach_the_weights(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
+    """Move the files of unlabeled and target domains to other class folders: not a bit of a weight changes."""
+    other = shutil.copytree(world, tmp_path / "other")
+    rng = np.random.default_rng(0)
+    for domain in ("sketch", "neon", "night"):
+        files = sorted((other / domain).rglob("*.png"))
+        places = [files[i].with_stem(f"moved{n}") for n, i in enumerate(rng.permutation(len(files)))]
+        for file, place in zip(files, places, strict=True):
+            file.rename(place)
+    train_here(world, cache, tmp_path / "true", method)
+    train_here(other, cache, tmp_path / "permuted", method)
+    assert same_weights(tmp_path / "true", tmp_path / "permuted")
+    truths = [open_run(short_settings(method, data=str(d)), cache)[1].truth["sketch"] for d in (world, other)]
+    assert not np.array_equal(*truths)  # the hidden labels did change
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_one_image_per_class_works_or_is_refused_in_a_sentence(method: str, cache: Path, tmp_path: Path) -> None:
+    tiny = write_world(tmp_path / "tiny", per_class=1, classes=("bar", "disc"))
+    refusal = ""
+    try:
+        train_here(tiny, cache, tmp_path / "run", method)
+    except UserError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    if not refusal:
+        assert all(torch.isfinite(value).all() for value in weights_of(tmp_path / "run").values())
+
+
+@pytest.mark.parametrize("method", [name for name in ALL if "unlabeled" in METHODS[name].needs])
+def test_a_method_that_needs_unlabeled_data_says_so(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
+    given = short_settings(method, labeled=str(world / "photo"), target=None)
+    config, problem = open_run(given, cache, device="cpu")
+    with pytest.raises(UserError, match="needs unlabeled images"):
+        run(config, problem, tmp_path / "run", start_machine("cpu"))
