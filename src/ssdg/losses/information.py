@@ -10,7 +10,9 @@ from .shapes import require_rows
 
 def entropy(probs: Tensor) -> Tensor:
     """−Σ_k p_k log p_k of every row: (B,), with 0 log 0 = 0. In [0, log K]."""
-    return -torch.xlogy(probs, probs).sum(-1)
+    require_rows(probs, "entropy")
+    # The floor keeps the gradient finite at p = 0, where that of p log p is not.
+    return -(probs * probs.clamp_min(torch.finfo(probs.dtype).tiny).log()).sum(-1)
 
 
 def label_diversity(logits: Tensor) -> Tensor:
@@ -21,8 +23,5 @@ def label_diversity(logits: Tensor) -> Tensor:
     require_rows(logits, "label_diversity")
     log_probs = logits.log_softmax(-1)
     probs = log_probs.exp()
-    # Through log-probabilities and a floor: the gradient of p log p is finite at p = 0.
     each = -(probs * log_probs).sum(-1)
-    mean = probs.mean(0)
-    overall = -(mean * mean.clamp_min(torch.finfo(mean.dtype).tiny).log()).sum()
-    return each.mean() - overall
+    return each.mean() - entropy(probs.mean(0))

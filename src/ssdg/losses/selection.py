@@ -17,7 +17,7 @@ def clean_rate(epoch: int, *, ramp_epochs: float, delta: float) -> float:
 
 def num_kept(total: int, rate: float) -> int:
     """The smallest count that is at least `rate`·`total`, and at least 1 where there is anything to keep."""
-    # The margin keeps 0.1 · 30 = 3.0000000000000004 at 3.
+    # The margin keeps 0.07 · 100 = 7.000000000000001 at 7.
     return min(total, max(1, math.ceil(rate * total - 1e-9)))
 
 

@@ -1,14 +1,16 @@
-"""Layers that train in a special way: style confusor, gradient reversal, moving average of a network."""
+"""Layers that train in a special way: style confusor, gradient reversal, moving averages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import UserError
@@ -169,6 +171,22 @@ def reverse_gradient(x: Tensor, coefficient: float = 1.0) -> Tensor:
     """`x` itself; its gradient comes back times -coefficient (the layer of DANN, Ganin et al., 2016)."""
     out: Tensor = _ReverseGradient.apply(x, coefficient)  # type: ignore[no-untyped-call]
     return out
+
+
+@contextmanager
+def counted_twice(net: nn.Module) -> Iterator[None]:
+    """Batch norms take a pass made inside into their running statistics as if it had been made twice.
+
+    For a pass whose graph serves two losses: r ← (1-m)² r + (1 - (1-m)²) s is two updates by the same statistic.
+    """
+    norms = [(n, n.momentum) for n in net.modules() if isinstance(n, _BatchNorm) and n.momentum is not None]
+    for norm, momentum in norms:
+        norm.momentum = 1 - (1 - momentum) ** 2
+    try:
+        yield
+    finally:
+        for norm, momentum in norms:
+            norm.momentum = momentum
 
 
 class EMA(nn.Module):

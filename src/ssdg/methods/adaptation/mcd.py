@@ -9,6 +9,7 @@ from ...data.sets import Batch
 from ...losses.classification import cross_entropy
 from ...losses.discrepancy import l1_discrepancy
 from ...models.heads import linear_head
+from ...models.layers import counted_twice
 from ..api import MakeBackbone, Method, Progress, Settings, descend, fit_once, register, sgd
 
 
@@ -42,7 +43,8 @@ class Mcd:
         # B: classifiers part on the unlabeled batch and stay right on the labeled one; features are fixed.
         with no_grad():
             features_l = self.features(x)
-        features_u = self.features(u)  # its graph serves the first pass of C: features do not change in B
+        with counted_twice(self.features):
+            features_u = self.features(u)  # its graph serves the first pass of C: features do not change in B
         discrepancy = self._disagree(features_u.detach())
         descend(self._classify(features_l, y) - discrepancy, self.opts["heads"])
         # C: features bring the classifiers together again; classifiers are fixed.

@@ -18,11 +18,11 @@ def first_source(task: Task, cfg: EidSettings) -> LabeledSet | MixedSet:
     return intermediate_domain(task.labeled, nothing_of(task.labeled), cfg)
 
 
-def evolve(task: Task, trainer: Trainer, dual: Learner, cfg: EidSettings, *, cycle: int) -> MixedSet:
+def evolve(task: Task, trainer: Trainer, dual: Learner, cfg: EidSettings, *, cycle: int) -> LabeledSet | MixedSet:
     """Choose the clean set by agreement and small loss and mix it with the labeled domain (Eq. mixup).
 
     The pool is all unlabeled domains together, as the paper's D_U is: a domain that the networks are sure of
-    gives more to the clean set.
+    gives more to the clean set. Where the networks agree on no image at all, the next cycle starts as the first did.
     """
 
     def rule(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,6 +31,8 @@ def evolve(task: Task, trainer: Trainer, dual: Learner, cfg: EidSettings, *, cyc
 
     pool = task.pool
     labels = trainer.label("eid", dual, pool, rule, round=cycle)
+    if not labels.keep.any():
+        return first_source(task, cfg)
     return intermediate_domain(task.labeled, pool.labeled_by(labels), cfg)
 
 

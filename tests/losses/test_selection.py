@@ -1,0 +1,137 @@
+from fractions import Fraction
+from itertools import combinations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssdg.losses.selection import clean_mask, clean_rate, num_kept, small_loss_rows
+
+LOSSES = torch.rand(7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+RNG = torch.Generator().manual_seed(1)
+# Two networks that mostly agree: what both see, and what each adds.
+POOL = 2 * torch.randn(12, 3, dtype=torch.float64, generator=RNG) + torch.randn(2, 12, 3, generator=RNG)
+
+
+def smallest_subset(losses, rate):
+    """argmin over all U' with |U'| >= r|U| of the summed loss (Algorithm 1), by trying them all."""
+    n = len(losses)
+    subsets = [s for size in range(1, n + 1) if size >= rate * n for s in combinations(range(n), size)]
+    return set(min(subsets, key=lambda s: sum(losses[i] for i in s), default=()))
+
+
+def test_clean_rate_follows_algorithm_1():
+    rate = 1.0  # r(1)
+    for t in range(1, 16):
+        assert clean_rate(t - 1, ramp_epochs=9, delta=0.5) == pytest.approx(rate)
+        rate = 1 - min(t / 9 * 0.5, 0.5)  # r(t+1)
+
+
+def test_clean_rate_by_hand():
+    rates = [clean_rate(t, ramp_epochs=4, delta=0.4) for t in (0, 1, 2, 4, 100)]
+    assert rates == pytest.approx([1, 0.9, 0.8, 0.6, 0.6])
+
+
+def test_clean_rate_depends_on_all_it_is_given():
+    assert clean_rate(2, ramp_epochs=4, delta=0.4) != clean_rate(3, ramp_epochs=4, delta=0.4)
+    assert clean_rate(2, ramp_epochs=4, delta=0.4) != clean_rate(2, ramp_epochs=5, delta=0.4)
+    assert clean_rate(2, ramp_epochs=4, delta=0.4) != clean_rate(2, ramp_epochs=4, delta=0.5)
+
+
+@given(total=st.integers(1, 100_000), thousandths=st.integers(1, 1000))
+def test_num_kept_is_the_least_count_that_reaches_the_rate(total, thousandths):
+    wanted = Fraction(thousandths, 1000) * total
+    kept = num_kept(total, thousandths / 1000)
+    assert wanted <= kept < wanted + 1
+    assert 1 <= kept <= total
+
+
+def test_num_kept_by_hand():
+    assert [num_kept(n, 0.4) for n in (0, 1, 2, 3, 5, 6)] == [0, 1, 1, 2, 2, 3]
+    assert num_kept(100, 0.07) == 7  # 0.07 · 100 is 7.000000000000001 in floating point
+    assert num_kept(10, 0.0) == 1
+    assert num_kept(10, 1.0) == 10
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.3, 0.5, 0.9, 1.0])
+def test_small_loss_rows_minimise_the_loss(rate):
+    assert set(small_loss_rows(LOSSES, rate).tolist()) == smallest_subset(LOSSES.tolist(), rate)
+
+
+def test_small_loss_rows_by_hand():
+    assert small_loss_rows(torch.tensor([0.5, 2e4, 0.1, 0.7, 0.2]), 0.5).tolist() == [2, 4, 0]
+
+
+def test_small_loss_rows_follow_the_samples():
+    order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    assert order[small_loss_rows(LOSSES[order], 0.5)].tolist() == small_loss_rows(LOSSES, 0.5).tolist()
+
+
+def test_small_loss_rows_refuse_an_empty_batch():
+    with pytest.raises(ValueError, match="small_loss_rows needs at least one sample"):
+        small_loss_rows(torch.zeros(0), 0.5)
+
+
+def clean_by_loops(logits, rate, per_class=False, first_only=False):
+    """Eq. agreement, then Eq. small_loss with the agreed class as the label."""
+    probs = (logits.exp() / logits.exp().sum(-1, keepdim=True)).tolist()
+    groups = {}
+    for i in range(logits.shape[1]):
+        votes = {max(range(3), key=lambda k, net=net, i=i: net[i][k]) for net in probs}
+        if len(votes) == 1:
+            q = votes.pop()
+            loss = -sum(torch.tensor(net[i][q]).double().log().item() for net in probs[: 1 if first_only else 2])
+            groups.setdefault(q if per_class else "all", []).append((i, loss))
+    return sorted(g[j][0] for g in groups.values() for j in smallest_subset([loss for _, loss in g], rate))
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.4, 1.0])
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("first_only", [False, True])
+def test_clean_mask_equals_the_equations(rate, per_class, first_only):
+    mask = clean_mask(POOL, rate, per_class=per_class, first_only=first_only)
+    assert mask.nonzero().flatten().tolist() == clean_by_loops(POOL, rate, per_class, first_only)
+
+
+def as_logits(first, second):
+    return torch.tensor([first, second], dtype=torch.float64).log()
+
+
+def test_clean_mask_by_hand():
+    first = [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8], [0.4, 0.6]]
+    second = [[0.6, 0.4], [0.95, 0.05], [0.4, 0.6], [0.3, 0.7], [0.1, 0.9]]
+    # agreed: 0, 1, 3, 4 of joint probability .54, .57, .56, .54; of network 1 alone .9, .6, .8, .6
+    pool = as_logits(first, second)
+    assert clean_mask(pool, 0.5).tolist() == [False, True, False, True, False]
+    assert clean_mask(pool, 0.5, first_only=True).tolist() == [True, False, False, True, False]
+    assert clean_mask(pool, 1.0).tolist() == [True, True, False, True, True]
+
+
+def test_clean_mask_depends_on_all_it_is_given():
+    masks = [
+        clean_mask(POOL, 0.4),
+        clean_mask(POOL, 0.8),
+        clean_mask(POOL, 0.4, per_class=True),
+        clean_mask(POOL, 0.4, first_only=True),
+    ]
+    assert len({tuple(mask.tolist()) for mask in masks}) == 4
+
+
+def test_clean_mask_treats_both_networks_alike_and_ignores_shifts():
+    assert torch.equal(clean_mask(POOL.flip(0) + 9, 0.4), clean_mask(POOL, 0.4))
+
+
+def test_clean_mask_keeps_one_of_every_agreed_class():
+    pool = torch.eye(3).expand(2, 3, 3)
+    assert clean_mask(pool, 0.01, per_class=True).all()
+    assert clean_mask(pool, 0.01).sum() == 1
+
+
+def test_clean_mask_without_any_agreement_is_empty():
+    assert not clean_mask(torch.stack([torch.eye(3), torch.eye(3).roll(1, 0)]), 1.0).any()
+
+
+def test_clean_mask_at_extreme_logits():
+    pool = torch.tensor([[[1e4, -1e4], [-1e4, 1e4], [1e4, 0.0]], [[1e4, -1e4], [-1e4, 1e4], [-1e4, 1e4]]])
+    assert clean_mask(pool, 1.0).tolist() == [True, True, False]
