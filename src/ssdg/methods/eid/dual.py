@@ -30,7 +30,7 @@ class DualNetworks:
         if cfg.style:
             attach_style(
                 backbone,
-                lambda: StyleConfusor(cfg.style_alpha, cfg.style_probability, detach=cfg.style_detach),
+                lambda: StyleConfusor(cfg.style_alpha, cfg.style_probability, cfg.style_eps, cfg.style_detach),
             )
         return with_head(backbone, num_classes)
 

@@ -30,6 +30,9 @@ class EidSettings(Settings):
     ramp: float = Field(0.6, gt=0, description="T_k as a share of the epochs")
     style_alpha: float = Field(0.5, gt=0, description="lambda ~ Beta(style_alpha, style_alpha)")
     style_probability: float = Field(1.0, ge=0, le=1, description="chance that a pass is confused")
+    # The paper's eps is "negligible". A map with one active pixel is scaled by 1/(sigma + eps): 1e-3 is the floor
+    # that the release's sqrt(var + 1e-6) has, and keeps networks without batch norm finite.
+    style_eps: float = Field(1e-3, gt=0, description="added to sigma before dividing")
     style_detach: bool = Field(False, description="take style statistics as constants of the gradient")
     union: bool = Field(False, description="one shuffled stream of labeled and pseudo-labeled images")
     # EID
