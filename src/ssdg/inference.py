@@ -23,6 +23,7 @@ from .data.reader import Reader
 from .data.sources import Item
 from .engine.evaluate import mean_probs
 from .engine.machine import start_machine
+from .engine.predictions import Prediction, best_two
 from .engine.state import fill, load_tensors
 from .errors import UserError
 from .methods import find_method
@@ -43,18 +44,6 @@ class ModelCard(BaseModel):
     size: int = Field(ge=8, le=1024)
     classes: list[str] = Field(min_length=2, max_length=100_000)
     settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What the model says of one image, or why it could not be read."""
-
-    path: str
-    label: str = ""
-    confidence: float = 0.0
-    second: str = ""
-    second_confidence: float = 0.0
-    error: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +79,10 @@ class Model:
         self, items: Sequence[Item], decoded: Sequence[NDArray[np.uint8] | str]
     ) -> Iterator[Prediction]:
         images = [d for d in decoded if not isinstance(d, str)]
-        best = mean_probs(self.logits(np.stack(images))).topk(2) if images else None
-        row = 0
+        paths = [i.path for i, d in zip(items, decoded, strict=True) if not isinstance(d, str)]
+        told = best_two(paths, mean_probs(self.logits(np.stack(images))), self.classes) if images else iter(())
         for item, image in zip(items, decoded, strict=True):
-            if isinstance(image, str) or best is None:
-                yield Prediction(item.path, error=str(image))
-                continue
-            (first, second), (p, q) = best.indices[row].tolist(), best.values[row].tolist()
-            row += 1
-            yield Prediction(item.path, self.classes[first], p, self.classes[second], q)
+            yield Prediction(item.path, error=image) if isinstance(image, str) else next(told)
 
 
 def load_model(folder: Path, device: str = "auto") -> Model:
@@ -126,6 +110,9 @@ def read_card(path: Path) -> ModelCard:
         raise UserError(
             f"'{path.parent}' holds no trained model (no model.json); give the folder of a run that has ended"
         ) from None
-    except (ValidationError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"'{path}' is damaged: {reason}; copy the model folder anew") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except ValueError as error:
+        reason = str(error)
+    raise UserError(f"'{path}' is damaged ({reason}); copy the model folder anew")

@@ -110,6 +110,8 @@ class Display:
         ):
             if name in result:
                 self.console.print(score_table(title, result[name]))
+        if result["task"]["target"] is not None:
+            self.console.print(f"predictions for {result['task']['target']}: {self.folder / 'predictions.csv'}")
         self.console.print(f"{result['seconds']:.0f} s of training; all numbers in {self.folder / 'result.json'}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,6 @@ from ..errors import UserError
 
 if TYPE_CHECKING:
     from ..data.sources import Item
-
-COLUMNS = ("path", "class", "confidence", "second", "second_confidence", "error")
 
 
 def predict(
@@ -40,25 +37,16 @@ def predict(
     from rich.console import Console
     from rich.progress import track
 
-    from ..files import atomic_path
+    from ..engine.predictions import write_predictions
     from ..inference import load_model
 
     if not paths:
         raise UserError("no images were given; name images, folders or .zip archives after the run folder")
     items = list(find_items(paths))
     model = load_model(run, device)
-    console, unreadable = Console(stderr=True, highlight=False), 0
-    with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        rows = track(model.predict(items), "predicting", len(items), console=console, disable=not console.is_terminal)
-        for row in rows:
-            if row.error:
-                unreadable += 1
-                writer.writerow([row.path, "", "", "", "", row.error])
-                continue
-            numbers = f"{row.confidence:.6f}", f"{row.second_confidence:.6f}"
-            writer.writerow([row.path, row.label, numbers[0], row.second, numbers[1], ""])
+    console = Console(stderr=True, highlight=False)
+    rows = track(model.predict(items), "predicting", len(items), console=console, disable=not console.is_terminal)
+    unreadable = write_predictions(out, rows)
     note = f"; {unreadable:,} could not be read, see the column error" if unreadable else ""
     print(f"{len(items) - unreadable:,} images classified into {out}{note}")
     return 0

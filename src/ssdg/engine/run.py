@@ -24,10 +24,12 @@ from ..methods import find_method
 from ..methods.api import Learner, LearnerT, MakeBackbone, Method, Settings
 from ..models.backbones import build_backbone
 from ..seeds import derive_seed
+from .evaluate import all_logits, mean_probs
 from .events import Events, Listener
 from .loop import Clock
 from .machine import Machine
 from .plan import plan
+from .predictions import best_two, write_predictions
 from .result import make_result, versions
 from .stages import StageTrainer
 from .state import save_tensors
@@ -97,6 +99,7 @@ def run(
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
         if machine.is_main:
             save_model(folder / "model", learner, config, problem)
+            predict_target(folder / "predictions.csv", learner, problem, trainer.pipeline)
             write_json(folder / "result.json", result)
         events.emit("end", result={k: result[k] for k in ("target", "validation") if k in result})
         machine.wait()
@@ -142,6 +145,14 @@ def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, An
         raise UserError(f"{folder} holds a run of another configuration ({told}); give another --out")
     if theirs["fingerprint"] != mine["fingerprint"]:
         raise UserError(f"the images have changed since the run in {folder} began; give another --out")
+
+
+def predict_target(path: Path, learner: Learner, problem: Problem, pipeline: Pipeline) -> None:
+    """What the networks together say of every image of the target, whether its classes are known or not."""
+    target = problem.target
+    if target is not None and len(target.images):
+        probs = mean_probs(all_logits(learner, target.images, pipeline))
+        write_predictions(path, best_two(target.paths, probs, problem.task.classes))
 
 
 def save_model(folder: Path, learner: Learner, config: RunConfig, problem: Problem) -> None:
