@@ -31,7 +31,8 @@ def in_two_processes(*words: str) -> subprocess.CompletedProcess[str]:
 def test_losses_that_are_means_over_samples_give_the_same_weights(
     method: str, world: Path, cache: Path, tmp_path: Path
 ) -> None:
-    short = ["iterations=2", "epochs=1"]  # rounding grows with every step: kinks of ReLU and |p - q| amplify it
+    # A few updates only: a rounding that turns a max-pool or a sign of p - q the other way is a jump, not an error.
+    short = ["epochs=1", "iterations=2"] if method == "source-only" else ["epochs=1", "iterations=1", "inner_steps=2"]
     ssdg(*words(world, cache, tmp_path / "one", method), *short, check=True)
     done = in_two_processes(*words(world, cache, tmp_path / "two", method), *short)
     assert done.returncode == 0, done.stderr
