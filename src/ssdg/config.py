@@ -161,4 +161,5 @@ def _sentence(error: ValidationError, own: Flat) -> str:
         return str(unknown("setting", key, [f"labeler.{name}" for name in names]))
     if first["type"] == "missing":
         return f"'{key}' is missing; give --{key}"
-    return f"{key}={first['input']!r} is not allowed: {first['msg'].removeprefix('Value error, ')}"
+    reason = first["msg"].removeprefix("Value error, ")
+    return f"{key}={first['input']!r} is not allowed: {reason}" if key else reason

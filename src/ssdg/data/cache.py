@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from ..errors import UserError
 from ..files import atomic_path, locked, remove_leftovers, write_json
 from .decode import DECODE_VERSION, UnreadableError, decode, resize
+from .mapped import MappedPixels
 from .progress import Progress, shown
 from .reader import Reader
-from .sets import ImageTable, content_digests
+from .sets import ImageTable, Pixels, content_digests
 from .sources import Item
 from .threads import in_threads
 
@@ -141,7 +142,7 @@ def _decoded(
     cache: Path,
     reader: Reader,
     shown_as: ShownAs,
-) -> tuple[NDArray[np.uint8], dict[int, str]]:
+) -> tuple[Pixels, dict[int, str]]:
     """Pixels (n, size, size, 3) of these contents, and the rows that cannot be decoded with their reasons."""
     key = hashlib.sha256(f"{DECODE_VERSION} {size} ".encode() + unique.tobytes()).hexdigest()[:24]
     meta, data = cache / f"{key}.json", cache / f"{key}.u8"
@@ -153,7 +154,7 @@ def _decoded(
                 remove_leftovers(meta)
                 _build(holders, unique, size, data, meta, reader, shown_as)
     reasons: dict[str, str] = json.loads(meta.read_text(encoding="utf-8"))["unreadable"]
-    pixels = np.memmap(data, np.uint8, "r", shape=shape) if len(unique) else np.zeros(shape, np.uint8)
+    pixels = MappedPixels(data, shape) if len(unique) else np.zeros(shape, np.uint8)
     return pixels, {int(row): reason for row, reason in reasons.items()}
 
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,19 @@ Rows = NDArray[np.intp]
 Mix = Literal["mixup", "cutmix", "x+u"]
 
 
+class Pixels(Protocol):
+    """Images (n, H, W, 3), in memory or in a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, H, W, 3)."""
+        ...
+
+    def __getitem__(self, rows: Rows, /) -> NDArray[np.uint8]:
+        """Copy these images out."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class ImageTable:
     """Decoded uint8 images (H, W, 3) of one size, in a fixed order; often views of memory-mapped files.
@@ -28,17 +41,21 @@ class ImageTable:
     `arrays[source[i]][row[i]]` is image i; `digest[i]` is a 16-byte hash of its original content.
     """
 
-    arrays: tuple[NDArray[np.uint8], ...]
+    arrays: tuple[Pixels, ...]
     source: NDArray[np.int32]
     row: Rows
     digest: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, array: NDArray[np.uint8], digest: NDArray[np.uint8] | None = None) -> ImageTable:
-        """All rows of one (n, H, W, 3) array; digests are computed from the pixels unless given."""
-        if digest is None:
-            digest = content_digests(array)
-        return cls((array,), np.zeros(len(array), np.int32), np.arange(len(array)), digest)
+    def of(cls, array: NDArray[np.uint8]) -> ImageTable:
+        """All rows of one (n, H, W, 3) array; digests are computed from the pixels."""
+        return cls.stored(array, content_digests(array))
+
+    @classmethod
+    def stored(cls, pixels: Pixels, digest: NDArray[np.uint8]) -> ImageTable:
+        """All rows of stored pixels, whose digests are known."""
+        count = len(digest)
+        return cls((pixels,), np.zeros(count, np.int32), np.arange(count), digest)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -60,7 +77,7 @@ class ImageTable:
     def __getitem__(self, rows: Rows) -> NDArray[np.uint8]:
         """Copy these images out: (len(rows), H, W, 3)."""
         if len(self.arrays) == 1:
-            return np.asarray(self.arrays[0][self.row[rows]])
+            return self.arrays[0][self.row[rows]]
         source, row = self.source[rows], self.row[rows]
         out = np.empty((len(row), *self.arrays[0].shape[1:]), np.uint8)
         for number, array in enumerate(self.arrays):

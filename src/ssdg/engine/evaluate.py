@@ -11,15 +11,24 @@ from ..data.sets import ImageTable
 from ..data.streams import Pipeline, evaluation_batches
 from ..methods.api import Learner
 
-EVAL_BATCH = 256
+EVAL_BATCH = 128  # larger ones are no faster on a CPU and need more memory than training
 
 
 def all_logits(learner: Learner, table: ImageTable, pipeline: Pipeline, batch: int = EVAL_BATCH) -> Tensor:
     """(networks, n, K) in float32 on the CPU: every image once, in order."""
     learner.nets.eval()
+    whole: Tensor | None = None
+    start = 0
     with torch.inference_mode():
-        parts = [learner.logits(x).float().cpu() for x in evaluation_batches(table, batch, pipeline)]
-    return torch.cat(parts, dim=1)
+        for x in evaluation_batches(table, batch, pipeline):
+            part = learner.logits(x).float()
+            if whole is None:  # in one piece from the start: small pieces between large ones scatter the heap
+                whole = torch.empty(len(part), len(table), part.shape[-1])
+            whole[:, start : start + len(x)] = part
+            start += len(x)
+    if whole is None:
+        raise ValueError("there is no image to classify")
+    return whole
 
 
 def mean_probs(logits: Tensor) -> Tensor:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from ..data.sets import LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet
 from ..methods.api import Learner, Method, Rule, Settings
@@ -57,7 +59,7 @@ def plan(method: Method, task: Task, settings: Settings) -> list[Planned]:
     planner = Planner()
 
     def build(*_: Any, **__: Any) -> Any:
-        return None
+        return SimpleNamespace(nets=nn.ModuleDict(), opts={})  # a learner with nothing in it
 
     method.fit(task, planner, build, settings)
     return planner.stages

@@ -8,12 +8,15 @@ from .bridge import evolve, first_source
 from .dual import DualNetworks
 from .labeling import build_labelers, pseudo_label
 from .settings import RELEASE, EidSettings
+from .warm import warm_start
 
 
 def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner:
     """The cycle: labelers give pseudo-labels, dual networks learn them, what is clean becomes the next source."""
     labelers = build_labelers(task, build, cfg, cycle=1)
     dual = build("dcg", DualNetworks, cfg)
+    if cfg.warm_epochs:
+        warm_start(task, trainer, build, [*labelers.values(), dual], cfg)
     source = first_source(task, cfg)
     for cycle in range(1, cfg.cycles + 1):
         if cfg.reinit and cycle > 1:

@@ -1,0 +1,34 @@
+"""Pixels in a file, of which only a little is in memory at any time."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class MappedPixels:
+    """A read-only (n, H, W, 3) uint8 file, indexed like an array; its resident memory does not grow with n.
+
+    Pages that were read, and those that the system maps around them, would stay mapped and count as this
+    process's memory. They are given back after every copy. The system keeps them in its own cache as long as
+    it has room, so that reading them again needs no disk.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, int, int, int]) -> None:
+        self.shape = shape
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._pixels = np.frombuffer(self._map, np.uint8).reshape(shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
+        """Copy these images out."""
+        images = self._pixels[rows]
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+        return images
