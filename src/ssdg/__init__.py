@@ -1,3 +1,38 @@
-"""Semi-supervised domain generalization in PyTorch."""
+"""Semi-supervised domain generalization in PyTorch.
+
+>>> from pathlib import Path
+>>> import ssdg
+>>> config, problem = ssdg.open_run(
+...     {"data": "digits", "labeled": "syn", "target": "mnist", "preset": "quick"}, Path("cache")
+... )  # doctest: +SKIP
+>>> result = ssdg.run(config, problem, Path("runs/first"), ssdg.start_machine("cpu"))  # doctest: +SKIP
+>>> model = ssdg.load_model(Path("runs/first"))  # doctest: +SKIP
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+# Imported when first asked for: `import ssdg` alone does not wait for torch.
+_HOMES = {
+    "Method": "methods",
+    "Model": "inference",
+    "Problem": "data.hidden",
+    "RunConfig": "config",
+    "Task": "data.sets",
+    "UserError": "errors",
+    "find_method": "methods",
+    "load_model": "inference",
+    "open_run": "engine.open",
+    "register": "methods",
+    "run": "engine.run",
+    "start_machine": "engine.machine",
+}
+__all__ = sorted([*_HOMES, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ssdg' has no attribute '{name}'")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -25,8 +25,15 @@ PRESETS: dict[str, str] = {
 }
 # What `quick` changes for every method, by the kind of data.
 QUICK: dict[Kind, Flat] = {
-    "none": {"backbone": "digits-cnn", "weights": "none", "batch": 64, "lr": 0.05},
-    "photo": {"backbone": "efficientnet-lite0", "weights": "imagenet", "size": 96, "batch": 32, "lr": 0.01},
+    "none": {"backbone": "digits-cnn", "weights": "none", "batch": 64, "lr": 0.05, "epochs": 15},
+    "photo": {
+        "backbone": "efficientnet-lite0",
+        "weights": "imagenet",
+        "size": 96,
+        "batch": 32,
+        "lr": 0.01,
+        "epochs": 5,
+    },
 }
 
 
@@ -85,7 +92,8 @@ def resolve(given: Flat, *, kind: Kind, size: int) -> RunConfig:
     values: Flat = {"augment": kind, "size": size}
     if preset == "quick":
         values = merge(values, _spread(QUICK[kind], method))
-    values = merge(values, method.presets.get(preset, {}))
+    for name in (preset, f"{preset} {kind}"):
+        values = merge(values, method.presets.get(name, {}))
     return _validated(merge(values, given), method)
 
 

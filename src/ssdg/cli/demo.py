@@ -14,7 +14,7 @@ from ..files import write_json
 from .train import Options, execute, prepare
 
 METHODS = ("source-only", "eid")
-TASK = {"data": "digits", "labeled": "mnist", "target": "syn", "preset": "quick"}
+TASK = {"data": "digits", "labeled": "syn", "target": "mnist", "preset": "quick"}
 
 
 def demo(
@@ -26,8 +26,8 @@ def demo(
 ) -> int:
     """Train source-only and the method on one task of the embedded digits; end with a table and a figure.
 
-    Labeled: mnist. Unlabeled: mnist_m and optdigits. Never seen in training: syn. Stopped and started again,
-    it continues.
+    Labeled: digits rendered with fonts (syn). Unlabeled: digits over photographs (mnist_m) and scans (optdigits).
+    Never seen in training: handwritten digits (mnist). Stopped and started again, it continues.
 
     Parameters
     ----------

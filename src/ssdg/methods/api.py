@@ -118,7 +118,10 @@ Fit = Callable[[Task, Trainer, Build, Any], Learner]
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the registry. `learner` is the class of the product, what is evaluated and shipped."""
+    """A row of the registry. `learner` is the class of the product, what is evaluated and shipped.
+
+    `presets` are settings by the preset's name; "quick photo" and "quick none" hold for one kind of data only.
+    """
 
     name: str
     family: Family

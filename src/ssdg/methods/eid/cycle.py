@@ -7,7 +7,7 @@ from ..api import Build, Learner, Method, Trainer, register
 from .bridge import evolve, first_source
 from .dual import DualNetworks
 from .labeling import build_labelers, pseudo_label
-from .settings import RELEASE, EidSettings
+from .settings import QUICK, QUICK_DIGITS, RELEASE, EidSettings
 from .warm import warm_start
 
 
@@ -51,6 +51,6 @@ register(
         settings=EidSettings,
         fit=fit,
         needs=("unlabeled",),
-        presets={"release": RELEASE},
+        presets={"release": RELEASE, "quick": QUICK, "quick none": QUICK_DIGITS},
     )
 )
