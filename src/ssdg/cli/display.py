@@ -83,7 +83,7 @@ class Display:
         )
 
     def _on_epoch(self, event: Event) -> None:
-        losses = [f"{k} {v:.3f}" for k, v in event.items() if isinstance(v, float) and k != "time"]
+        losses = [f"loss {event['loss']:.3f}"] if "loss" in event else []  # the parts are in events.jsonl
         scores = [f"{name} {event[name][-1]:.2f} %" for name in ("validation", "target") if name in event]
         place = f"cycle {event['round']} · {event['key']} · epoch {event['epoch']}/{event['epochs']}"
         self.console.print(f"{place:<44} {'  '.join([*losses, *scores])}")
