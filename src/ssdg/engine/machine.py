@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any, Literal
 
 import torch
@@ -54,7 +52,7 @@ class Machine:
         for module in learner.nets.modules():
             if hasattr(module, "bf16_pays") and self.precision == "bf16":
                 # Per pass and not per step: autocast caches its casts, which a step's own updates make stale.
-                module.forward = _autocast(module.forward, self.device.type)
+                module.forward = Autocast(module, self.device.type)
         if self.world > 1:
             for optimizer in learner.opts.values():
                 optimizer.register_step_pre_hook(lambda opt, args, kwargs: self._average_gradients(opt))
@@ -69,13 +67,21 @@ class Machine:
             gradient.copy_(mean.view(gradient.shape))
 
 
-def _autocast(forward: Callable[..., Tensor], device: str) -> Callable[..., Tensor]:
-    @wraps(forward)
-    def cast(*args: Any) -> Tensor:
-        with torch.autocast(device, torch.bfloat16):
-            return forward(*args)
+@dataclass(frozen=True, eq=False)
+class Autocast:
+    """The forward pass of a module in bfloat16.
 
-    return cast
+    An object and not a closure: a deep copy of the module gets one of its own instead of the original's passes.
+    """
+
+    module: nn.Module
+    device: str
+
+    def __call__(self, *args: Any) -> Tensor:
+        """What the module's class makes of the arguments."""
+        with torch.autocast(self.device, torch.bfloat16):
+            out: Tensor = type(self.module).forward(self.module, *args)
+        return out
 
 
 def keep_freed_memory() -> None:
