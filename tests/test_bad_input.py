@@ -83,6 +83,9 @@ def test_settings(word: str, told: str, world: Path, cache: Path, tmp_path: Path
         (["--seed", "x"], "x"),
         (["not-there.yaml"], "not-there.yaml"),
         (["=3"], "key=value"),
+        (["--threads", "0"], "threads"),
+        (["--save-seconds", "-1"], "save-seconds"),
+        (["--device", "gpu"], "unknown device 'gpu'"),
     ],
 )
 def test_words(words: list[str], told: str, world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -91,6 +94,13 @@ def test_words(words: list[str], told: str, world: Path, cache: Path, tmp_path: 
     base = [w for pair in given.items() for w in pair]
     assert told in complaint("train", *base, "--out", tmp_path / "run", "--cache", cache, *SMALL, *words)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_without_cuda(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    words = on_world(world, cache, tmp_path / "run", "--method", "source-only")
+    assert "no CUDA device is found" in complaint(*[w if w != "cpu" else "cuda" for w in words])
+    assert "no CUDA device is found" in complaint("predict", tmp_path, world, "-o", "x.csv", "--device", "cuda")
 
 
 def test_yaml_with_an_unknown_key(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]

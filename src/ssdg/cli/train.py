@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from ..errors import UserError
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ..data.hidden import Problem
     from ..engine.machine import Machine
 
+Threads = Annotated[int | None, Parameter(validator=Number(gte=1))]
+Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 
 
@@ -34,9 +37,9 @@ def train(
     out: Path | None = None,
     dry_run: bool = False,
     device: str = "auto",
-    threads: int | None = None,
+    threads: Threads = None,
     cache: Path | None = None,
-    save_seconds: float = 30.0,
+    save_seconds: Seconds = 30.0,
 ) -> int:
     """Train a method, or go on with a run that was stopped: the same command continues.
 
@@ -91,9 +94,9 @@ def resume(
     run: Path,
     *,
     device: str = "auto",
-    threads: int | None = None,
+    threads: Threads = None,
     cache: Path | None = None,
-    save_seconds: float = 30.0,
+    save_seconds: Seconds = 30.0,
 ) -> int:
     """Go on with the run in a folder, with the settings it was started with.
 
@@ -150,10 +153,11 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
     """Settings, images and machine of a run."""
     import torch
 
-    from ..engine.machine import start_machine
+    from ..engine.machine import check_device, start_machine
     from ..engine.open import default_cache, open_run
     from ..engine.rehearsal import rehearse
 
+    check_device(options.device)  # before images are decoded
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     given = with_full_paths(given)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs
 from torch import Tensor, nn
 
+from ..errors import UserError, unknown
 from ..methods.api import Learner
 
 Precision = Literal["fp32", "bf16"]
+DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,21 @@ def keep_freed_memory() -> None:
 
 
 def start_machine(device: str = "auto", precision: str = "fp32") -> Machine:
-    """Join the other processes (torchrun) and take a device; `auto` is an accelerator if there is one."""
+    """Join the other processes (torchrun) and take a device; `auto` is a CUDA device if there is one."""
+    check_device(device)
     keep_freed_memory()
-    return Machine(Accelerator(cpu=device == "cpu"), precision)
+    is_cpu = device == "cpu" or not torch.cuda.is_available()
+    # One process evaluates and labels while the others wait, which may take longer than the usual ten minutes.
+    patience = InitProcessGroupKwargs(timeout=timedelta(days=1))
+    return Machine(Accelerator(cpu=is_cpu, kwargs_handlers=[patience]), precision)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not known or not there."""
+    if device not in DEVICES:
+        raise unknown("device", device, DEVICES)
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda was given and no CUDA device is found; give --device cpu, or auto")
 
 
 def choose_precision(backbone: nn.Module, device: str) -> Precision:
