@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..errors import UserError
+from ..errors import Stopped, UserError
 
 if TYPE_CHECKING:
     from ..config import RunConfig
@@ -132,19 +132,13 @@ class Options:
 
 def start(given: dict[str, Any], out: Path | None, dry_run: bool, options: Options) -> int:
     """Open the data, train, show; returns the exit code."""
-    from ..engine.loop import NotFinite, Stopped
-    from . import FAILED, INTERRUPTED, complain
-
     config, problem, machine = prepare(given, options, dry_run)
-    folder = out or default_folder(config)
-    try:
-        with TemporaryDirectory() as temporary:
-            execute(config, problem, machine, Path(temporary) if dry_run else folder, options)
-    except Stopped:
-        return complain(f"stopped; continue with: ssdg resume {shlex.quote(str(folder))}", INTERRUPTED)
-    except NotFinite as error:
-        return complain(str(error), FAILED)
-    if dry_run and machine.is_main:
+    if not dry_run:
+        execute(config, problem, machine, out or default_folder(config), options)
+        return 0
+    with TemporaryDirectory() as temporary:
+        execute(config, problem, machine, Path(machine.same(temporary)), options, dry_run=True)
+    if machine.is_main:
         print("dry run passed: every phase ran; nothing was kept")
     return 0
 
@@ -167,23 +161,30 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
     return config, problem, start_machine(options.device, config.precision)
 
 
-def execute(config: RunConfig, problem: Problem, machine: Machine, folder: Path, options: Options) -> dict[str, Any]:
-    """Train in the folder with a display on this terminal."""
+def execute(
+    config: RunConfig, problem: Problem, machine: Machine, folder: Path, options: Options, *, dry_run: bool = False
+) -> dict[str, Any]:
+    """Train in the folder with a display on this terminal; `Stopped` tells the command that continues."""
     from ..engine.run import run
     from .display import Display
 
-    with Display(folder, quiet=not machine.is_main) as display:
-        display.announce(config, problem)
-        result = run(
-            config,
-            problem,
-            folder,
-            machine,
-            listeners=(display.hear,),
-            save_seconds=options.save_seconds,
-            about={"command": shlex.join(["ssdg", *sys.argv[1:]])},
-        )
-        display.conclude(result)
+    try:
+        with Display(None if dry_run else folder, quiet=not machine.is_main) as display:
+            display.announce(config, problem)
+            result = run(
+                config,
+                problem,
+                folder,
+                machine,
+                listeners=(display.hear,),
+                save_seconds=options.save_seconds,
+                about={"command": shlex.join(["ssdg", *sys.argv[1:]])},
+            )
+            display.conclude(result)
+    except Stopped:
+        again = f"give the same command again, or: ssdg resume {shlex.quote(str(folder))}"
+        told = "stopped; the dry run kept nothing" if dry_run else f"stopped; to go on, {again}"
+        raise Stopped(told if machine.is_main else "") from None
     return result
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import InitProcessGroupKwargs
+from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list
 from torch import Tensor, nn
 
 from ..errors import UserError, unknown
@@ -49,6 +49,20 @@ class Machine:
     def wait(self) -> None:
         """Wait for all processes."""
         self.accelerator.wait_for_everyone()
+
+    def same(self, value: str) -> str:
+        """The main process's value, in every process."""
+        values = [value]
+        broadcast_object_list(values)
+        return values[0]
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is up in any process; all must ask."""
+        if self.world == 1:
+            return flag
+        flags = torch.tensor(int(flag), device=self.device)
+        torch.distributed.all_reduce(flags)
+        return bool(flags)
 
     def prepare(self, learner: Learner) -> None:
         """Move a new learner here: device, channels last, precision of its backbones, shared gradients."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ def run(
             pipeline=pipeline_of(config, problem, machine),
             machine=machine,
             events=events,
-            clock=Clock(save_seconds, stop, writes=machine.is_main),
+            clock=Clock(save_seconds, stop, machine),
             strong="strong" in method.needs,
         )
         build = Builder(config, len(problem.task.classes), machine)
@@ -174,17 +174,24 @@ def save_model(folder: Path, learner: Learner, config: RunConfig, problem: Probl
 
 @contextmanager
 def stopping() -> Iterator[Flag]:
-    """Turn the first Ctrl-C or SIGTERM into a flag; a second one interrupts at once."""
+    """Turn the first Ctrl-C or SIGTERM into a flag; a second one of its kind interrupts at once.
+
+    torchrun passes a Ctrl-C on as SIGTERM, so one of each is still one wish.
+    """
     flag = Flag()
     if current_thread() is not main_thread():
         yield flag
         return
 
+    asked: set[int] = set()
+
     def ask(number: int, frame: object) -> None:
-        if flag.is_set():
+        if number in asked:
             raise KeyboardInterrupt
+        if not asked:
+            os.write(2, b"stopping after this step ...\n")  # print may not be entered twice
+        asked.add(number)
         flag.set()
-        print("stopping after this step ...", file=sys.stderr)
 
     before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
