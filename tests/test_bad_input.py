@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 from pathlib import Path
 
@@ -165,13 +166,19 @@ def test_an_output_folder_that_cannot_be_made(world: Path, cache: Path, tmp_path
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-def test_a_full_disk(world: Path, cache: Path, tmp_path: Path, complaint, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device", str(tmp_path / "run"))
-
-    monkeypatch.setattr("ssdg.engine.state.save_file", full)
+def test_a_full_disk(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    """A limit on the size of files stands for it: the system refuses to write on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     words = on_world(world, cache, tmp_path / "run", "--method", "source-only")
-    assert "No space left on device" in complaint(*words)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        told = complaint(*words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "1-main.safetensors" in told
+    assert "free space" in told
+    assert not list((tmp_path / "run" / "stages").iterdir())
+    assert call([str(w) for w in words]) == 0
 
 
 def test_a_batch_larger_than_the_domain_repeats_images(cache: Path, tmp_path: Path) -> None:
@@ -216,3 +223,23 @@ def test_a_loss_that_is_not_finite_keeps_the_last_good_checkpoint(
     assert meta is not None
     assert meta["step"] == 4
     assert torch.isfinite(torch.tensor(list(meta["sums"].values()))).all()
+
+
+def test_a_weight_that_is_not_finite_is_never_saved(
+    world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = SourceOnly.step
+
+    def overflow(self, batch, at):  # type: ignore[no-untyped-def]
+        scalars = step(self, batch, at)
+        if at.step == 4:
+            next(self.nets.parameters()).data[0] = float("inf")
+        return scalars  # the loss of this step is still finite
+
+    monkeypatch.setattr(SourceOnly, "step", overflow)
+    words = on_world(world, cache, tmp_path / "run", "--method", "source-only", "--save-seconds", 0)
+    assert call([str(w) for w in words]) == 1
+    assert "a weight is not finite" in capsys.readouterr().err
+    meta = read_meta(tmp_path / "run" / "stages" / "1-main.safetensors")
+    assert meta is not None
+    assert meta["step"] == 4

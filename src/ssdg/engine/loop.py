@@ -19,7 +19,7 @@ from ..methods.api import Learner, Progress
 from ..seeds import derive_seed
 from .events import Events
 from .machine import Machine
-from .state import Meta, save_state
+from .state import Meta, is_finite, save_state
 
 SHOW_SECONDS = 0.5  # between two looks of the display
 AGREE_STEPS = 8  # between two questions whether to stop, where all processes must answer
@@ -128,6 +128,8 @@ def _end_epoch(
 def _save(stage: Stage, learner: Learner, meta: Meta, sums: dict[str, Tensor], clock: Clock) -> None:
     meta["sums"] = {name: float(value) for name, value in sums.items()}
     _require_finite(meta["sums"], stage, meta)
+    if not is_finite(learner):  # a finite loss may have an infinite gradient
+        raise _not_finite("a weight", stage, meta)
     meta["finished"] = meta["step"] == stage.steps
     if clock.machine.is_main:
         save_state(stage.path, learner, meta)
@@ -137,7 +139,11 @@ def _save(stage: Stage, learner: Learner, meta: Meta, sums: dict[str, Tensor], c
 def _require_finite(values: dict[str, float], stage: Stage, meta: Meta) -> None:
     bad = [name for name, value in values.items() if not math.isfinite(value)]
     if bad:
-        raise NotFinite(
-            f"{bad[0]} is not finite in {stage.key} (cycle {stage.round}) by step {meta['step']} of {stage.steps}; "
-            "the last good checkpoint is kept: start a new run with a smaller lr, or precision=fp32"
-        )
+        raise _not_finite(bad[0], stage, meta)
+
+
+def _not_finite(what: str, stage: Stage, meta: Meta) -> NotFinite:
+    return NotFinite(
+        f"{what} is not finite in {stage.key} (cycle {stage.round}) by step {meta['step']} of {stage.steps}; "
+        "the last good checkpoint is kept: start a new run with a smaller lr, or precision=fp32"
+    )
