@@ -65,6 +65,13 @@ def own(labeled: Path, cache: Path, out: Path, *more: object) -> list[object]:
         ("weights=missing.pth", "missing.pth"),
         ("size=16", "size=32"),
         ("precision=fp8", "precision='fp8'"),
+        ("epochs=true", "not true or false"),
+        ("seed=true", "not true or false"),
+        ("labeler.batch=false", "not true or false"),
+        ("style=3", "style=3"),
+        ("lr=.inf", "finite"),
+        ("labeler.lr=.nan", "labeler.lr=nan"),
+        ("3=3", "unknown setting"),
     ],
 )
 def test_settings(word: str, told: str, world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -108,6 +115,8 @@ def test_yaml_with_an_unknown_key(world: Path, cache: Path, tmp_path: Path, comp
     (tmp_path / "run.yaml").write_text("method: eid\ncyles: 2\n")
     told = complaint(*on_world(world, cache, tmp_path / "run"), tmp_path / "run.yaml")
     assert "did you mean 'cycles'?" in told
+    (tmp_path / "run.yaml").write_text("1: 2\n")
+    assert "unknown setting" in complaint(*on_world(world, cache, tmp_path / "run"), tmp_path / "run.yaml")
 
 
 def test_labeled_folder_without_class_folders(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
