@@ -97,7 +97,13 @@ def test_a_damaged_model_is_refused_and_runs_no_code(trained: Path, tmp_path: Pa
         with pytest.raises(UserError, match="cannot be read"):
             load_model(copy, "cpu")
     card = json.loads((copy / "model.json").read_text())
-    for key, value in (("size", "big"), ("classes", ["one"]), ("format", 99)):
+    for key, value in (
+        ("size", "big"),
+        ("classes", ["one"]),
+        ("format", 99),
+        ("settings", {"lr": -1}),
+        ("settings", 3),
+    ):
         (copy / "model.json").write_text(json.dumps({**card, key: value}))
         with pytest.raises(UserError, match="damaged"):
             load_model(copy, "cpu")

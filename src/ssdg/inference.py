@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from torch import Tensor
 
 from .data.augment import to_float
@@ -43,7 +43,12 @@ class ModelCard(BaseModel):
     backbone: str
     size: int = Field(ge=8, le=1024)
     classes: list[str] = Field(min_length=2, max_length=100_000)
-    settings: dict[str, Any]
+    settings: Any
+
+    @field_validator("settings")
+    @classmethod
+    def _fit_method(cls, given: Any, info: ValidationInfo) -> Any:
+        return find_method(info.data["method"]).settings.model_validate(given) if "method" in info.data else given
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +91,10 @@ class Model:
 
 
 def load_model(folder: Path, device: str = "auto") -> Model:
-    """The model of a run folder or of a model folder. Nothing in the files is executed."""
+    """The model of a run folder or of a model folder. Nothing in the files is executed.
+
+    It computes in float32: a run in bf16 scored itself in bf16, and a close call may fall the other way here.
+    """
     machine = start_machine(device)
     folder = folder / "model" if (folder / "model").is_dir() else folder
     card = read_card(folder / "model.json")
@@ -94,7 +102,7 @@ def load_model(folder: Path, device: str = "auto") -> Model:
     learner = method.learner(
         lambda: build_backbone(card.backbone, "none"),
         len(card.classes),
-        method.settings.model_validate(card.settings),
+        card.settings,
     )
     path = folder / "model.safetensors"
     fill(dict(learner.nets.state_dict()), load_tensors(path)[0], path)

@@ -171,3 +171,17 @@ def test_evaluation_sees_every_image_once_in_order_and_not_augmented():
     assert [len(b) for b in batches] == [5, 5, 2]
     assert torch.equal(torch.cat(batches), to_float(torch.from_numpy(NOISE[np.arange(12)])))
     assert [values_of(b) for b in evaluation_batches(flat_images(range(4)), 4, PLAIN)] == [[0, 1, 2, 3]]
+
+
+def test_a_union_is_shared_evenly_whatever_it_holds() -> None:
+    """Two processes get two of four images each in every step, though labeled and guessed ones come in odd counts."""
+    data = concat_labeled([BASE, CLEAN])
+    shares = [UnionStream(data, 4, 3, replace(PLAIN, rank=rank, world=2)) for rank in (0, 1)]
+    whole, odd = UnionStream(data, 4, 3, PLAIN), 0
+    for step in range(8):
+        parts = [share.draw(step) for share in shares]
+        assert [sum(len(part.x) for part in pair) for pair in parts] == [2, 2]
+        seen = sorted(value for pair in parts for part in pair for value in values_of(part.x) if len(part.x))
+        assert seen == sorted(value for part in whole.draw(step) for value in values_of(part.x) if len(part.x))
+        odd += len(whole.draw(step)[0].x) % 2
+    assert odd

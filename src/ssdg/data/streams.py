@@ -71,9 +71,11 @@ class Shuffled:
 
     def stretch(self, start: int, count: int) -> Rows:
         """Places start .. start+count-1 of the sequence."""
-        first, last = start // self.n, (start + count - 1) // self.n
-        passes = [_shuffle(self.n, self.seed, number) for number in range(first, last + 1)]
-        return np.concatenate(passes)[start - first * self.n :][:count]
+        end, parts = start + count, []
+        for number in range(start // self.n, (end - 1) // self.n + 1):
+            here = number * self.n
+            parts.append(_shuffle(self.n, self.seed, number)[max(start - here, 0) : end - here])
+        return np.concatenate(parts)
 
 
 @lru_cache(maxsize=16)
@@ -92,11 +94,12 @@ class LabeledStream:
 
     def draw(self, step: int) -> LabeledBatch:
         """The batch of this step."""
-        return self.rows(Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch), step)
+        rows = Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch)
+        return self.rows(self.pipeline.share(rows), step)
 
     def rows(self, rows: Rows, step: int) -> LabeledBatch:
-        """These rows as this process's part of the batch."""
-        rows, p = self.pipeline.share(rows), self.pipeline
+        """These rows as a batch."""
+        p = self.pipeline
         return LabeledBatch(
             p.images(self.data.images, rows, self.seed, step),
             p.small(self.data.y[rows]),
@@ -116,7 +119,8 @@ class UnionStream:
 
     def draw(self, step: int) -> tuple[LabeledBatch, LabeledBatch]:
         """(trusted, pseudo-labeled) images of this step's batch; either may be empty."""
-        rows = Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch)
+        # Shared before it is parted, so that no process is left without an image.
+        rows = self.pipeline.share(Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch))
         trusted = self.data.trusted[rows]
         parts = LabeledStream(self.data, self.batch, self.seed, self.pipeline)
         other = replace(parts, seed=derive_seed(self.seed, "pseudo"))

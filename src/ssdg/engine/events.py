@@ -1,4 +1,8 @@
-"""What happens in a run, as lines of JSON and to whoever listens."""
+"""What happens in a run, as lines of JSON and to whoever listens.
+
+A run that goes on writes `start` again; `found` marks what an earlier process had done, and epochs after its last
+checkpoint are told twice, for they happened twice.
+"""
 
 from __future__ import annotations
 

@@ -86,14 +86,15 @@ def run_steps(
     """Train from `meta["step"]` to the end of the stage; `meta` is kept up to date and goes into checkpoints."""
     started = time.monotonic() - meta["seconds"]
     sums = {name: torch.tensor(value, dtype=torch.float64) for name, value in meta["sums"].items()}
+    learner.nets.train()
     for step in range(meta["step"], stage.steps):
-        learner.nets.train()
         # All randomness of a step comes from its number: none of it needs saving.
         torch.manual_seed(derive_seed(stage.seed, step))
         add(sums, learner.step(stream.draw(step), stage.at(step)))
         meta["step"] = step + 1
         if meta["step"] % stage.steps_per_epoch == 0:
             _end_epoch(stage, meta, sums, after_epoch, events)
+            learner.nets.train()  # an evaluation may have changed the mode
         meta["seconds"] = round(time.monotonic() - started, 3)
         is_over = clock.is_time_to_stop(meta["step"])
         if is_over or meta["step"] == stage.steps or clock.is_time_to_save():

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from ..config import Flat, RunConfig, resolve
 from ..data.digits import digits_root
 from ..data.hidden import Problem
 from ..data.problem import benchmark_problem, data_defaults, folder_problem
 from ..errors import UserError
-from ..models.backbones import build_backbone
+from ..models.backbones import Backbone, build_backbone
 from .machine import choose_precision
 
 EMBEDDED = "digits"
@@ -31,14 +33,22 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     root = find_root(given, cache)
     known = data_defaults(root) if root else None
     config = resolve(given, kind=known.augment if known else "photo", size=known.image_size if known else 224)
-    backbone = build_backbone(config.backbone, config.weights)
-    if config.size < int(backbone.min_size):
-        raise UserError(
-            f"size={config.size} is too small for {config.backbone}; give size={backbone.min_size} or more"
-        )
+    backbone = try_backbone(config.backbone, config.weights, config.size)
+    if deeper := getattr(config.settings, "apl_backbone", None):
+        try_backbone(deeper, getattr(config.settings, "apl_weights", None) or config.weights, config.size)
     if config.precision == "auto":
         config = config.model_copy(update={"precision": choose_precision(backbone, device)})
     return config, open_problem(config, root, cache)
+
+
+def try_backbone(name: str, weights: str, size: int) -> Backbone:
+    """The backbone, once it has taken an image of this size."""
+    backbone = build_backbone(name, weights)
+    if size < int(backbone.min_size):
+        raise UserError(f"size={size} is too small for {name}; give size={backbone.min_size} or more")
+    with torch.inference_mode():
+        backbone.eval()(torch.zeros(1, 3, size, size))
+    return backbone
 
 
 def find_root(given: Flat, cache: Path) -> Path | None:

@@ -112,24 +112,27 @@ class StageTrainer:
         stage = self._stage(key, round, inputs, settings)
         meta = self._start(stage, learner, inputs.fingerprint(), product)
         self.metas[stage.path.stem] = meta
-        if not meta["finished"]:
+        was_finished = bool(meta["finished"])
+        if not was_finished:
             set_rate(learner, lr_scale)
             stream = inputs.stream(settings.batch, stage.seed, self.pipeline, strong=self.strong)
             after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
             run_steps(stage, learner, stream, meta, after, self.clock, self.events)
         self.machine.wait()
-        self.events.emit("trained", key=key, round=round, seconds=meta["seconds"], steps=stage.steps)
+        done = {"seconds": meta["seconds"], "steps": stage.steps, "found": was_finished}
+        self.events.emit("trained", key=key, round=round, **done)
 
     def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
         """See `ssdg.methods.api.Trainer`."""
         path = self.folder / "labels" / f"{stage_name(key, round)}.npz"
-        if not path.exists() and self.machine.is_main:
+        was_labeled = path.exists()
+        if not was_labeled and self.machine.is_main:
             save_labels(path, apply_rule(all_logits(learner, pool.images, self.pipeline), rule))
         self.machine.wait()
         labels = load_labels(path, len(pool))
         report = {"key": key, "round": round, "domains": audit_labels(labels, pool, self.problem)}
         self.audits.append(report)
-        self.events.emit("labeled", **report)
+        self.events.emit("labeled", **report, found=was_labeled)
         return labels
 
     def _stage(self, key: str, round: int, inputs: Inputs, settings: Settings) -> Stage:
