@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -36,13 +37,12 @@ SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def page(text: str) -> str:
     """The page with every table between its markers made anew."""
-    for name, table in tables().items():
+    for name, content in tables().items():
         start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
         pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
         if not pattern.search(text):
             raise SystemExit(f"{PAGE.name} has no markers {start} ... {end}")
-        whole = f"{start}\n{table}\n{end}"
-        text = pattern.sub(lambda _, whole=whole: whole, text)
+        text = pattern.sub(f"{start}\n{content}\n{end}".replace("\\", r"\\"), text)
     return text
 
 
@@ -131,7 +131,7 @@ def shown(value: Any) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A Markdown table."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

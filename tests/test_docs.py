@@ -8,6 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
+
+from ssdg.config import parse_overrides, resolve
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -60,3 +63,16 @@ def test_tests_that_pages_name_exist(page: Path) -> None:
     named = set(re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")))
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert not [name for name in named if f"def {name}(" not in code]
+
+
+def test_settings_in_examples_are_allowed() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    files = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    lines = [line for line in text.splitlines() if line.startswith("ssdg train ")]
+    assert files
+    assert lines
+    for file in files:
+        resolve(yaml.safe_load(file), kind="photo", size=224)
+    for line in lines:
+        words = [word for word in line.split() if "=" in word]
+        resolve({"labeled": "x", **parse_overrides(words)}, kind="photo", size=224)
