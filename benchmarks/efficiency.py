@@ -117,7 +117,7 @@ def random_problem(count: int, size: int, folder: Path) -> Problem:
 
 def trainer_for(problem: Problem, machine: Machine, folder: Path, kind: str) -> StageTrainer:
     pipeline = Pipeline(kind, machine.device, CLASSES)  # type: ignore[arg-type]
-    clock = Clock(30.0, Flag())
+    clock = Clock(30.0, Flag(), machine)
     return StageTrainer(folder, 0, problem, pipeline, machine, Events(None), clock)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def own(labeled: Path, cache: Path, out: Path, *more: object) -> list[object]:
         ("weights=missing.pth", "missing.pth"),
         ("size=16", "size=32"),
         ("precision=fp8", "precision='fp8'"),
+        ("epochs=true", "not true or false"),
+        ("seed=true", "not true or false"),
+        ("labeler.batch=false", "not true or false"),
+        ("style=3", "style=3"),
+        ("lr=.inf", "finite"),
+        ("labeler.lr=.nan", "labeler.lr=nan"),
+        ("3=3", "unknown setting"),
     ],
 )
 def test_settings(word: str, told: str, world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -83,6 +91,9 @@ def test_settings(word: str, told: str, world: Path, cache: Path, tmp_path: Path
         (["--seed", "x"], "x"),
         (["not-there.yaml"], "not-there.yaml"),
         (["=3"], "key=value"),
+        (["--threads", "0"], "threads"),
+        (["--save-seconds", "-1"], "save-seconds"),
+        (["--device", "gpu"], "unknown device 'gpu'"),
     ],
 )
 def test_words(words: list[str], told: str, world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -93,10 +104,19 @@ def test_words(words: list[str], told: str, world: Path, cache: Path, tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_without_cuda(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    words = on_world(world, cache, tmp_path / "run", "--method", "source-only")
+    assert "no CUDA device is found" in complaint(*[w if w != "cpu" else "cuda" for w in words])
+    assert "no CUDA device is found" in complaint("predict", tmp_path, world, "-o", "x.csv", "--device", "cuda")
+
+
 def test_yaml_with_an_unknown_key(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "run.yaml").write_text("method: eid\ncyles: 2\n")
     told = complaint(*on_world(world, cache, tmp_path / "run"), tmp_path / "run.yaml")
     assert "did you mean 'cycles'?" in told
+    (tmp_path / "run.yaml").write_text("1: 2\n")
+    assert "unknown setting" in complaint(*on_world(world, cache, tmp_path / "run"), tmp_path / "run.yaml")
 
 
 def test_labeled_folder_without_class_folders(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -155,13 +175,19 @@ def test_an_output_folder_that_cannot_be_made(world: Path, cache: Path, tmp_path
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-def test_a_full_disk(world: Path, cache: Path, tmp_path: Path, complaint, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device", str(tmp_path / "run"))
-
-    monkeypatch.setattr("ssdg.engine.state.save_file", full)
+def test_a_full_disk(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    """A limit on the size of files stands for it: the system refuses to write on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     words = on_world(world, cache, tmp_path / "run", "--method", "source-only")
-    assert "No space left on device" in complaint(*words)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        told = complaint(*words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "1-main.safetensors" in told
+    assert "free space" in told
+    assert not list((tmp_path / "run" / "stages").iterdir())
+    assert call([str(w) for w in words]) == 0
 
 
 def test_a_batch_larger_than_the_domain_repeats_images(cache: Path, tmp_path: Path) -> None:
@@ -206,3 +232,23 @@ def test_a_loss_that_is_not_finite_keeps_the_last_good_checkpoint(
     assert meta is not None
     assert meta["step"] == 4
     assert torch.isfinite(torch.tensor(list(meta["sums"].values()))).all()
+
+
+def test_a_weight_that_is_not_finite_is_never_saved(
+    world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = SourceOnly.step
+
+    def overflow(self, batch, at):  # type: ignore[no-untyped-def]
+        scalars = step(self, batch, at)
+        if at.step == 4:
+            next(self.nets.parameters()).data[0] = float("inf")
+        return scalars  # the loss of this step is still finite
+
+    monkeypatch.setattr(SourceOnly, "step", overflow)
+    words = on_world(world, cache, tmp_path / "run", "--method", "source-only", "--save-seconds", 0)
+    assert call([str(w) for w in words]) == 1
+    assert "a weight is not finite" in capsys.readouterr().err
+    meta = read_meta(tmp_path / "run" / "stages" / "1-main.safetensors")
+    assert meta is not None
+    assert meta["step"] == 4

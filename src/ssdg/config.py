@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
 
 from .errors import UserError, unknown
 from .methods import find_method
-from .methods.api import Method, Settings
+from .methods.api import Method, Settings, no_switch
 
 Kind = Literal["photo", "none"]  # the augmentation of the data: photos are shifted and flipped, digits are not
 Flat = dict[str, Any]
@@ -40,7 +40,7 @@ QUICK: dict[Kind, Flat] = {
 class RunConfig(BaseModel):
     """All that decides a run's numbers. `settings` belongs to the method."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = "eid"
     preset: Literal["paper", "release", "quick"] = "paper"
@@ -55,6 +55,8 @@ class RunConfig(BaseModel):
     augment: Kind = "photo"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     settings: SerializeAsAny[Settings]
+
+    _numbers = field_validator("seed", "size", mode="before")(no_switch)
 
     @property
     def hash(self) -> str:
@@ -71,10 +73,12 @@ class RunConfig(BaseModel):
 
 
 def _last_parts(values: Flat) -> Flat:
-    paths = ("data", "labeled", "target", "weights")
-    short: Flat = {key: Path(values[key]).name for key in paths if values[key] is not None}
-    if values["unlabeled"] is not None:
+    paths = ("data", "labeled", "target", "weights", "apl_weights")
+    short: Flat = {key: Path(values[key]).name for key in paths if values.get(key) is not None}
+    if values.get("unlabeled") is not None:
         short["unlabeled"] = [Path(path).name for path in values["unlabeled"]]
+    if "settings" in values:
+        short["settings"] = _last_parts(values["settings"])
     return {**values, **short}
 
 
@@ -139,7 +143,7 @@ def check_key(key: str, value: Any, method: Method) -> None:
     """Refuse a key that neither the run nor the method has."""
     names = [*RUN_KEYS, *method.settings.model_fields]
     if key not in names:
-        raise unknown(f"setting of method '{method.name}'", key, sorted(names))
+        raise unknown(f"setting of method '{method.name}'", str(key), sorted(names))
     if key == "labeler" and not isinstance(value, Mapping):
         raise UserError(f"labeler={value} is not a group of settings; write for example labeler.epochs=5")
 

@@ -1,4 +1,4 @@
-"""The one exception that is the user's to repair."""
+"""Ends of a command that are told in a sentence, without a traceback."""
 
 
 class UserError(ValueError):
@@ -7,6 +7,14 @@ class UserError(ValueError):
     The message is one sentence: what was given, what is allowed, what to do.
     The command line prints it without a traceback and exits with code 2.
     """
+
+
+class Stopped(Exception):
+    """The user asked to stop and the checkpoint is written; the message says how to go on."""
+
+
+class NotFinite(Exception):
+    """A loss or a weight is NaN or infinite; the last good checkpoint is kept."""
 
 
 def suggest(word: str, choices: list[str] | tuple[str, ...]) -> str:

@@ -47,7 +47,10 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Delete temporary files that a killed `atomic_path(path)` left behind. Call it under `path`'s lock."""
+    """Delete temporary files that a killed `atomic_path(path)` left behind; a name of `*` stands for any.
+
+    Call it under the lock of `path`.
+    """
     for leftover in path.parent.glob(f".{path.name}.*.tmp"):
         leftover.unlink(missing_ok=True)
 

@@ -87,6 +87,7 @@ class Model:
 
 def load_model(folder: Path, device: str = "auto") -> Model:
     """The model of a run folder or of a model folder. Nothing in the files is executed."""
+    machine = start_machine(device)
     folder = folder / "model" if (folder / "model").is_dir() else folder
     card = read_card(folder / "model.json")
     method = find_method(card.method)
@@ -97,7 +98,6 @@ def load_model(folder: Path, device: str = "auto") -> Model:
     )
     path = folder / "model.safetensors"
     fill(dict(learner.nets.state_dict()), load_tensors(path)[0], path)
-    machine = start_machine(device)
     machine.prepare(learner)
     return Model(tuple(card.classes), card.size, learner, machine.device)
 

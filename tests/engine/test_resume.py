@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,10 +12,15 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from runs import environment, same_weights, short_settings, ssdg, train_here
+from runs import environment, same_weights, short_settings, ssdg, train_here, weights_of
+from ssdg.cli import call
 from ssdg.engine.events import read_events
+from ssdg.engine.run import read_claim
 from ssdg.engine.state import read_meta
+from ssdg.errors import UserError
+from ssdg.models.backbones import build_backbone
 
 
 def command(world: Path, cache: Path, out: Path, **more: object) -> list[str]:
@@ -119,11 +125,74 @@ def test_ctrl_c_ends_cleanly_and_names_the_command_that_continues(
     assert same_weights(undisturbed, folder)
 
 
-def test_a_finished_run_is_not_trained_again(world: Path, cache: Path, tmp_path: Path) -> None:
+def files_of(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_finished_run_is_left_as_it_is(world: Path, cache: Path, tmp_path: Path) -> None:
     first = train_here(world, cache, tmp_path, "source-only")
-    stamp = (tmp_path / "stages" / "1-main.safetensors").stat().st_mtime_ns
+    before = files_of(tmp_path)
     assert train_here(world, cache, tmp_path, "source-only") == first
-    assert (tmp_path / "stages" / "1-main.safetensors").stat().st_mtime_ns == stamp
+    before[tmp_path / ".lock"] = (tmp_path / ".lock").stat().st_mtime_ns
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("lost", ["result.json", "model/model.json", "labels/1-apl-neon.npz", "labels/2-eid.npz"])
+def test_what_a_kill_left_out_is_made_again(lost: str, world: Path, cache: Path, done: Path, tmp_path: Path) -> None:
+    """A process may die after any file is written: without the files that come later, the run is completed."""
+    folder = Path(shutil.copytree(done, tmp_path / "run"))
+    stamp = (folder / lost).stat().st_mtime_ns
+    for path, written in files_of(folder).items():
+        if written >= stamp and path.name not in ("run.json", "events.jsonl", ".lock"):
+            path.unlink()
+    torn = folder / "stages" / ".1-dcg.safetensors.abc.tmp"
+    torn.touch()
+    train_here(world, cache, folder, "eid")
+    assert same_weights(done, folder)
+    assert comparable(done) == comparable(folder)
+    assert not torn.exists()
+
+
+@pytest.fixture(scope="module")
+def done(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("done")
+    train_here(world, cache, folder, "eid")
+    return folder
+
+
+def test_a_run_moved_elsewhere_goes_on_as_it_was_started(
+    world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Relative paths of data and weights, a given cache, one thread: all as at the start, from another place."""
+    weights = Path(shutil.copytree(world, tmp_path / "here" / "data")).parent / "start.pth"
+    torch.save(build_backbone("digits-cnn").state_dict(), weights)
+    monkeypatch.chdir(tmp_path / "here")
+    words = ["train", "--data", "data", "--labeled", "photo", "--target", "night", "--out", "run", "--device", "cpu"]
+    words += ["--cache", "decoded", "--threads", "1", "backbone=digits-cnn", "size=32", "batch=4", "epochs=1"]
+    words += ["method=source-only", "weights=start.pth"]
+    assert call(words) == 0
+    before = weights_of(Path("run"))
+    shutil.move("run", tmp_path / "there")
+    for name in ("result.json", "stages/1-main.safetensors"):
+        (tmp_path / "there" / name).unlink()
+    monkeypatch.chdir(tmp_path)
+    threads: list[int] = []
+    monkeypatch.setattr("torch.set_num_threads", threads.append)
+    assert call(["resume", "there"]) == 0, capsys.readouterr().err
+    after = weights_of(tmp_path / "there")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert threads == [1]
+    assert not (tmp_path / "decoded").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"config": 3, "hash": "", "fingerprint": ""}'])
+def test_a_run_json_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(UserError, match="damaged or not of a run"):
+        read_claim(tmp_path)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(UserError, match="not a run folder"):
+        read_claim(tmp_path)
 
 
 def test_a_folder_in_use_is_refused(world: Path, cache: Path, tmp_path: Path) -> None:

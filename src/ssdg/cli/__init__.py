@@ -7,7 +7,7 @@ import sys
 
 from cyclopts import App, CycloptsError
 
-from ..errors import UserError
+from ..errors import NotFinite, Stopped, UserError
 
 USER_MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -43,8 +43,15 @@ def call(words: list[str]) -> int:
         return complain(str(error), USER_MISTAKE)
     except CycloptsError as error:
         return complain(" ".join(str(error).split()), USER_MISTAKE)
+    except NotFinite as error:
+        return complain(str(error), FAILED)
+    except Stopped as end:
+        if str(end):  # of several processes one speaks
+            print(end, file=sys.stderr)
+        return INTERRUPTED
     except KeyboardInterrupt:
-        return complain("interrupted", INTERRUPTED)
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, as `ssdg ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED

@@ -86,15 +86,16 @@ def describe(root: Path, *, as_json: Json = False) -> None:
 
 def _count_table(found: Description) -> Table:
     """Classes down, domains across."""
+    from rich.markup import escape
     from rich.table import Table
 
     from ..data.folders import class_order
 
     domains = found.benchmark.domains
     counts = [domain.counts() for domain in domains]
-    table = Table("class", *(domain.name for domain in domains))
+    table = Table("class", *(escape(domain.name) for domain in domains))
     for label in class_order(name for count in counts for name in count):
-        table.add_row(label, *(str(count.get(label, "-")) for count in counts))
+        table.add_row(escape(label), *(str(count.get(label, "-")) for count in counts))
     if any("" in count for count in counts):
         table.add_row("(no class)", *(str(count.get("", "-")) for count in counts))
     table.add_section()
@@ -103,6 +104,7 @@ def _count_table(found: Description) -> Table:
 
 
 def _size_table(found: Description) -> Table:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("domain", "sizes", "split lines")
@@ -112,7 +114,7 @@ def _size_table(found: Description) -> Table:
         more = f" and {len(sizes) - 3} other sizes" if len(sizes) > 3 else ""
         lines = domain.split_lines or {split: len(rows) for split, rows in domain.splits.items()}
         splits = ", ".join(f"{split} {count}" for split, count in lines.items()) or "-"
-        table.add_row(domain.name, ", ".join(most) + more, splits)
+        table.add_row(escape(domain.name), ", ".join(most) + more, splits)
     return table
 
 
@@ -166,7 +168,7 @@ def verify(root: Path, *, as_json: Json = False) -> int:
     for finding in findings:
         shown[finding.kind] += 1
         if shown[finding.kind] <= MOST_OF_A_KIND:
-            table.add_row(finding.kind, finding.domain, Text(finding.text))
+            table.add_row(finding.kind, Text(finding.domain), Text(finding.text))
     Console().print(table)
     hidden = sum(max(count - MOST_OF_A_KIND, 0) for count in shown.values())
     Console().print(f"{len(findings)} findings" + (f", {hidden} not shown; --json has all" if hidden else ""))

@@ -18,14 +18,14 @@ from ..engine.events import Event
 
 
 class Display:
-    """Listens to a run's events."""
+    """Listens to a run's events. Without a folder (a dry run) it names no files."""
 
-    def __init__(self, folder: Path, *, quiet: bool = False) -> None:
-        self.console = Console(quiet=quiet, highlight=False)
+    def __init__(self, folder: Path | None, *, quiet: bool = False) -> None:
+        self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
         self.folder = folder
         self.bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("steps · {task.fields[left]} left"),
@@ -44,24 +44,26 @@ class Display:
     ) -> None:
         self.bar.stop()
 
+    def say(self, text: str, style: str | None = None) -> None:
+        """A line as it is: names of folders, domains and classes may look like markup."""
+        self.console.print(text, style=style, markup=False)
+
     def announce(self, config: RunConfig, problem: Problem) -> None:
         """What is trained on what."""
-        say, task = self.console.print, problem.task
+        say, task = self.say, problem.task
         others = ", ".join(f"{name} ({len(images):,})" for name, images in task.unlabeled.items()) or "none"
-        say(
-            f"[bold]{config.method}[/bold] · preset {config.preset} · seed {config.seed}, {len(task.classes)} classes"
-        )
+        say(f"{config.method} · preset {config.preset} · seed {config.seed}, {len(task.classes)} classes", "bold")
         say(f"  labeled    {problem.domains[0]} ({len(task.labeled):,} images)")
         say(f"  unlabeled  {others}")
         if problem.target is not None:
             known = "" if problem.target.is_labeled else ", to be predicted"
             say(f"  unseen     {problem.target.name} ({len(problem.target.images):,}{known})")
         say(f"  network    {config.backbone}, weights {config.weights}, {config.size} px, {config.precision}")
-        say(f"  folder     {self.folder}")
+        say(f"  folder     {self.folder or 'a temporary one'}")
         for path, reason in problem.unreadable[:5]:
-            say(f"  [yellow]left out[/yellow]   {path}: {reason}")
+            say(f"  left out   {path}: {reason}", "yellow")
         if len(problem.unreadable) > 5:
-            say(f"  [yellow]left out[/yellow]   {len(problem.unreadable):,} files in all, listed in unreadable.tsv")
+            say(f"  left out   {len(problem.unreadable):,} files in all, listed in unreadable.tsv", "yellow")
 
     def hear(self, event: Event) -> None:
         """Show an event of the engine."""
@@ -86,7 +88,7 @@ class Display:
         losses = [f"loss {event['loss']:.3f}"] if "loss" in event else []  # the parts are in events.jsonl
         scores = [f"{name} {event[name][-1]:.2f} %" for name in ("validation", "target") if name in event]
         place = f"cycle {event['round']} · {event['key']} · epoch {event['epoch']}/{event['epochs']}"
-        self.console.print(f"{place:<44} {'  '.join([*losses, *scores])}")
+        self.say(f"{place:<44} {'  '.join([*losses, *scores])}")
 
     def _on_trained(self, event: Event) -> None:
         self.clock.finish(event)
@@ -99,25 +101,25 @@ class Display:
                 if row["kept"] < row["images"] and row["kept_accuracy"] is not None:
                     right += f" ({row['kept_accuracy']:.2f} % of the kept)"
             place = f"cycle {event['round']} · {event['key']} labels {name}"
-            self.console.print(f"[cyan]{place:<44}[/cyan] kept {row['kept']:,} of {row['images']:,}{right}")
+            self.say(f"{place:<44} kept {row['kept']:,} of {row['images']:,}{right}", "cyan")
 
     def conclude(self, result: dict[str, Any]) -> None:
         """The numbers in the end."""
         self.bar.stop()
-        for name, title in (
-            ("target", f"unseen {result['task']['target']}"),
-            ("validation", "held-out labeled"),
-        ):
+        target = result["task"]["target"]
+        for name, title in (("target", f"unseen {target}"), ("validation", "held-out labeled")):
             if name in result:
                 self.console.print(score_table(title, result[name]))
-        if result["task"]["target"] is not None:
-            self.console.print(f"predictions for {result['task']['target']}: {self.folder / 'predictions.csv'}")
-        self.console.print(f"{result['seconds']:.0f} s of training; all numbers in {self.folder / 'result.json'}")
+        if self.folder is None:
+            return
+        if target is not None:
+            self.say(f"predictions for {target}: {self.folder / 'predictions.csv'}")
+        self.say(f"{result['seconds']:.0f} s of training; all numbers in {self.folder / 'result.json'}")
 
 
 def score_table(title: str, scores: dict[str, Any]) -> Table:
     """Final and last-five accuracies of each network and of their mean."""
-    table = Table(title=f"accuracy on {title}, %", title_justify="left", title_style="bold")
+    table = Table(title=f"accuracy on {escape(title)}, %", title_justify="left", title_style="bold")
     table.add_column("")
     columns = list(scores["final"])
     for column in columns:

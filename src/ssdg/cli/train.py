@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -11,14 +11,18 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from ..errors import UserError
+from ..errors import Stopped
 
 if TYPE_CHECKING:
     from ..config import RunConfig
     from ..data.hidden import Problem
     from ..engine.machine import Machine
 
+SETTING = re.compile(r"[A-Za-z_.]*=|.*\.ya?ml$")  # and not a folder such as ./a=b
+Threads = Annotated[int | None, Parameter(validator=Number(gte=1))]
+Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 
 
@@ -34,9 +38,9 @@ def train(
     out: Path | None = None,
     dry_run: bool = False,
     device: str = "auto",
-    threads: int | None = None,
+    threads: Threads = None,
     cache: Path | None = None,
-    save_seconds: float = 30.0,
+    save_seconds: Seconds = 30.0,
 ) -> int:
     """Train a method, or go on with a run that was stopped: the same command continues.
 
@@ -73,9 +77,9 @@ def train(
     """
     from ..config import merge, parse_overrides, read_yaml
 
-    # `--unlabeled a b key=value` reaches us as three domains: settings and files are told from names here.
-    domains = [word for word in unlabeled or [] if "=" not in word]
-    settings = [word for word in [*words, *(unlabeled or [])] if "=" in word]
+    # `--unlabeled a b key=value file.yaml` reaches us as four domains: settings and files are told from names here.
+    domains = [word for word in unlabeled or [] if not SETTING.match(word)]
+    words += tuple(word for word in unlabeled or [] if SETTING.match(word))
     given: dict[str, Any] = {}
     for word in words:
         if "=" not in word:
@@ -83,38 +87,39 @@ def train(
     named: dict[str, Any] = {"data": data, "labeled": labeled, "unlabeled": domains or None, "target": target}
     named |= {"method": method, "preset": preset, "seed": seed}
     given = merge(given, {name: value for name, value in named.items() if value is not None})
-    given = merge(given, parse_overrides(settings))
+    given = merge(given, parse_overrides(word for word in words if "=" in word))
     return start(given, out, dry_run, Options(device, threads, cache, save_seconds))
 
 
 def resume(
     run: Path,
     *,
-    device: str = "auto",
-    threads: int | None = None,
+    device: str | None = None,
+    threads: Threads = None,
     cache: Path | None = None,
-    save_seconds: float = 30.0,
+    save_seconds: Annotated[float | None, Parameter(validator=Number(gte=0))] = None,
 ) -> int:
-    """Go on with the run in a folder, with the settings it was started with.
+    """Go on with the run in a folder, with the settings and options it was started with.
 
     Parameters
     ----------
     run
         The run's folder.
     device
-        auto, cpu or cuda.
+        auto, cpu or cuda.  [default: as it was started]
     threads
-        CPU threads.
+        CPU threads.  [default: as it was started]
     cache
-        Where decoded images are kept.
+        Where decoded images are kept.  [default: as it was started]
     save_seconds
-        Least time between two checkpoints.
+        Least time between two checkpoints.  [default: as it was started]
     """
-    path = run / "run.json"
-    if not path.exists():
-        raise UserError(f"'{run}' is not a run folder (it has no run.json); start one with ssdg train --out {run}")
-    given = json.loads(path.read_text(encoding="utf-8"))["config"]
-    return start(given, run, False, Options(device, threads, cache, save_seconds))
+    from ..engine.run import read_claim
+
+    told = read_claim(run)
+    given = {"device": device, "threads": threads, "cache": cache, "save_seconds": save_seconds}
+    options: dict[str, Any] = {**told.get("options", {}), **{k: v for k, v in given.items() if v is not None}}
+    return start(told["config"], run, False, Options(**options))
 
 
 @dataclass(frozen=True)
@@ -123,25 +128,23 @@ class Options:
 
     device: str = "auto"
     threads: int | None = None
-    cache: Path | None = None
+    cache: Path | str | None = None
     save_seconds: float = 30.0
+
+    def as_json(self) -> dict[str, Any]:
+        """For `run.json`, so that `ssdg resume` computes as the run began."""
+        return {**vars(self), "cache": str(Path(self.cache).absolute()) if self.cache else None}
 
 
 def start(given: dict[str, Any], out: Path | None, dry_run: bool, options: Options) -> int:
     """Open the data, train, show; returns the exit code."""
-    from ..engine.loop import NotFinite, Stopped
-    from . import FAILED, INTERRUPTED, complain
-
     config, problem, machine = prepare(given, options, dry_run)
-    folder = out or default_folder(config)
-    try:
-        with TemporaryDirectory() as temporary:
-            execute(config, problem, machine, Path(temporary) if dry_run else folder, options)
-    except Stopped:
-        return complain(f"stopped; continue with: ssdg resume {shlex.quote(str(folder))}", INTERRUPTED)
-    except NotFinite as error:
-        return complain(str(error), FAILED)
-    if dry_run and machine.is_main:
+    if not dry_run:
+        execute(config, problem, machine, out or default_folder(config), options)
+        return 0
+    with TemporaryDirectory() as temporary:
+        execute(config, problem, machine, Path(machine.same(temporary)), options, dry_run=True)
+    if machine.is_main:
         print("dry run passed: every phase ran; nothing was kept")
     return 0
 
@@ -150,44 +153,58 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
     """Settings, images and machine of a run."""
     import torch
 
-    from ..engine.machine import start_machine
+    from ..engine.machine import check_device, start_machine
     from ..engine.open import default_cache, open_run
     from ..engine.rehearsal import rehearse
 
+    check_device(options.device)  # before images are decoded
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     given = with_full_paths(given)
-    config, problem = open_run(given, options.cache or default_cache(), device=options.device)
+    cache = Path(options.cache) if options.cache else default_cache()
+    config, problem = open_run(given, cache, device=options.device)
     if dry_run:
         config, problem = rehearse(config, problem)
     return config, problem, start_machine(options.device, config.precision)
 
 
-def execute(config: RunConfig, problem: Problem, machine: Machine, folder: Path, options: Options) -> dict[str, Any]:
-    """Train in the folder with a display on this terminal."""
+def execute(
+    config: RunConfig, problem: Problem, machine: Machine, folder: Path, options: Options, *, dry_run: bool = False
+) -> dict[str, Any]:
+    """Train in the folder with a display on this terminal; `Stopped` tells the command that continues."""
     from ..engine.run import run
     from .display import Display
 
-    with Display(folder, quiet=not machine.is_main) as display:
-        display.announce(config, problem)
-        result = run(
-            config,
-            problem,
-            folder,
-            machine,
-            listeners=(display.hear,),
-            save_seconds=options.save_seconds,
-            about={"command": shlex.join(["ssdg", *sys.argv[1:]])},
-        )
-        display.conclude(result)
+    try:
+        with Display(None if dry_run else folder, quiet=not machine.is_main) as display:
+            display.announce(config, problem)
+            result = run(
+                config,
+                problem,
+                folder,
+                machine,
+                listeners=(display.hear,),
+                save_seconds=options.save_seconds,
+                about={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},
+            )
+            display.conclude(result)
+    except Stopped:
+        again = f"give the same command again, or: ssdg resume {shlex.quote(str(folder))}"
+        told = "stopped; the dry run kept nothing" if dry_run else f"stopped; to go on, {again}"
+        raise Stopped(told if machine.is_main else "") from None
     return result
 
 
 def with_full_paths(given: dict[str, Any]) -> dict[str, Any]:
-    """Folders as absolute paths, so that a run can be resumed from anywhere."""
+    """Folders and files as absolute paths, so that a run can be resumed from anywhere."""
     from ..engine.open import EMBEDDED
 
     full = dict(given)
+    if isinstance(full.get("unlabeled"), str):  # unlabeled=sketch
+        full["unlabeled"] = [full["unlabeled"]]
+    for key in ("weights", "apl_weights"):
+        if isinstance(full.get(key), str) and Path(full[key]).is_file():
+            full[key] = str(Path(full[key]).absolute())
     if full.get("data") is not None:
         if full["data"] != EMBEDDED:
             full["data"] = str(Path(str(full["data"])).absolute())
@@ -195,7 +212,7 @@ def with_full_paths(given: dict[str, Any]) -> dict[str, Any]:
     for key in ("labeled", "target"):
         if full.get(key) is not None:
             full[key] = str(Path(str(full[key])).absolute())
-    if full.get("unlabeled") is not None:
+    if isinstance(full.get("unlabeled"), list | tuple):
         full["unlabeled"] = [str(Path(str(p)).absolute()) for p in full["unlabeled"]]
     return full
 

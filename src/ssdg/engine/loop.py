@@ -14,20 +14,15 @@ import torch
 from torch import Tensor
 
 from ..data.streams import BatchStream
+from ..errors import NotFinite, Stopped
 from ..methods.api import Learner, Progress
 from ..seeds import derive_seed
 from .events import Events
-from .state import Meta, save_state
+from .machine import Machine
+from .state import Meta, is_finite, save_state
 
 SHOW_SECONDS = 0.5  # between two looks of the display
-
-
-class Stopped(Exception):
-    """The user asked to stop; the checkpoint is written."""
-
-
-class NotFinite(Exception):
-    """A loss is NaN or infinite; the last good checkpoint is kept."""
+AGREE_STEPS = 8  # between two questions whether to stop, where all processes must answer
 
 
 @dataclass(frozen=True)
@@ -55,14 +50,20 @@ class Stage:
 class Clock:
     """Tells when to save, when to show and whether to stop."""
 
-    def __init__(self, save_seconds: float, stop: Flag, *, writes: bool = True) -> None:
-        self.save_seconds, self.stop, self.writes = save_seconds, stop, writes
+    def __init__(self, save_seconds: float, stop: Flag, machine: Machine) -> None:
+        self.save_seconds, self.stop, self.machine = save_seconds, stop, machine
         self.saved = time.monotonic()
         self.shown = 0.0
 
+    def is_time_to_stop(self, step: int) -> bool:
+        """Whether the user wants to stop; several processes do so after the same step, or none would answer."""
+        if self.machine.world > 1 and step % AGREE_STEPS:
+            return False
+        return self.machine.any(self.stop.is_set())
+
     def is_time_to_save(self) -> bool:
-        """Whether the last checkpoint is old, or the user wants to stop."""
-        return self.stop.is_set() or time.monotonic() - self.saved >= self.save_seconds
+        """Whether the last checkpoint is old."""
+        return time.monotonic() - self.saved >= self.save_seconds
 
     def is_time_to_show(self) -> bool:
         """Whether the display is old; asking starts a new wait."""
@@ -94,9 +95,10 @@ def run_steps(
         if meta["step"] % stage.steps_per_epoch == 0:
             _end_epoch(stage, meta, sums, after_epoch, events)
         meta["seconds"] = round(time.monotonic() - started, 3)
-        if meta["step"] == stage.steps or clock.is_time_to_save():
+        is_over = clock.is_time_to_stop(meta["step"])
+        if is_over or meta["step"] == stage.steps or clock.is_time_to_save():
             _save(stage, learner, meta, sums, clock)
-        if clock.stop.is_set():
+        if is_over:
             raise Stopped
         if clock.is_time_to_show():
             events.emit("step", key=stage.key, round=stage.round, step=step + 1, steps=stage.steps)
@@ -126,8 +128,10 @@ def _end_epoch(
 def _save(stage: Stage, learner: Learner, meta: Meta, sums: dict[str, Tensor], clock: Clock) -> None:
     meta["sums"] = {name: float(value) for name, value in sums.items()}
     _require_finite(meta["sums"], stage, meta)
+    if not is_finite(learner):  # a finite loss may have an infinite gradient
+        raise _not_finite("a weight", stage, meta)
     meta["finished"] = meta["step"] == stage.steps
-    if clock.writes:
+    if clock.machine.is_main:
         save_state(stage.path, learner, meta)
     clock.saved = time.monotonic()
 
@@ -135,7 +139,11 @@ def _save(stage: Stage, learner: Learner, meta: Meta, sums: dict[str, Tensor], c
 def _require_finite(values: dict[str, float], stage: Stage, meta: Meta) -> None:
     bad = [name for name, value in values.items() if not math.isfinite(value)]
     if bad:
-        raise NotFinite(
-            f"{bad[0]} is not finite in {stage.key} (cycle {stage.round}) by step {meta['step']} of {stage.steps}; "
-            "the last good checkpoint is kept: start a new run with a smaller lr, or precision=fp32"
-        )
+        raise _not_finite(bad[0], stage, meta)
+
+
+def _not_finite(what: str, stage: Stage, meta: Meta) -> NotFinite:
+    return NotFinite(
+        f"{what} is not finite in {stage.key} (cycle {stage.round}) by step {meta['step']} of {stage.steps}; "
+        "the last good checkpoint is kept: start a new run with a smaller lr, or precision=fp32"
+    )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from datetime import timedelta
 from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list
 from torch import Tensor, nn
 
+from ..errors import UserError, unknown
 from ..methods.api import Learner
 
 Precision = Literal["fp32", "bf16"]
+DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,27 @@ class Machine:
         """Wait for all processes."""
         self.accelerator.wait_for_everyone()
 
+    def same(self, value: str) -> str:
+        """The main process's value, in every process."""
+        values = [value]
+        broadcast_object_list(values)
+        return values[0]
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is up in any process; all must ask."""
+        if self.world == 1:
+            return flag
+        flags = torch.tensor(int(flag), device=self.device)
+        torch.distributed.all_reduce(flags)
+        return bool(flags)
+
     def prepare(self, learner: Learner) -> None:
         """Move a new learner here: device, channels last, precision of its backbones, shared gradients."""
         learner.nets.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         for module in learner.nets.modules():
             if hasattr(module, "bf16_pays") and self.precision == "bf16":
                 # Per pass and not per step: autocast caches its casts, which a step's own updates make stale.
-                module.forward = _autocast(module.forward, self.device.type)
+                module.forward = Autocast(module, self.device.type)
         if self.world > 1:
             for optimizer in learner.opts.values():
                 optimizer.register_step_pre_hook(lambda opt, args, kwargs: self._average_gradients(opt))
@@ -69,13 +85,21 @@ class Machine:
             gradient.copy_(mean.view(gradient.shape))
 
 
-def _autocast(forward: Callable[..., Tensor], device: str) -> Callable[..., Tensor]:
-    @wraps(forward)
-    def cast(*args: Any) -> Tensor:
-        with torch.autocast(device, torch.bfloat16):
-            return forward(*args)
+@dataclass(frozen=True, eq=False)
+class Autocast:
+    """The forward pass of a module in bfloat16.
 
-    return cast
+    An object and not a closure: a deep copy of the module gets one of its own instead of the original's passes.
+    """
+
+    module: nn.Module
+    device: str
+
+    def __call__(self, *args: Any) -> Tensor:
+        """What the module's class makes of the arguments."""
+        with torch.autocast(self.device, torch.bfloat16):
+            out: Tensor = type(self.module).forward(self.module, *args)
+        return out
 
 
 def keep_freed_memory() -> None:
@@ -92,9 +116,21 @@ def keep_freed_memory() -> None:
 
 
 def start_machine(device: str = "auto", precision: str = "fp32") -> Machine:
-    """Join the other processes (torchrun) and take a device; `auto` is an accelerator if there is one."""
+    """Join the other processes (torchrun) and take a device; `auto` is a CUDA device if there is one."""
+    check_device(device)
     keep_freed_memory()
-    return Machine(Accelerator(cpu=device == "cpu"), precision)
+    is_cpu = device == "cpu" or not torch.cuda.is_available()
+    # One process evaluates and labels while the others wait, which may take longer than the usual ten minutes.
+    patience = InitProcessGroupKwargs(timeout=timedelta(days=1))
+    return Machine(Accelerator(cpu=is_cpu, kwargs_handlers=[patience]), precision)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not known or not there."""
+    if device not in DEVICES:
+        raise unknown("device", device, DEVICES)
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda was given and no CUDA device is found; give --device cpu, or auto")
 
 
 def choose_precision(backbone: nn.Module, device: str) -> Precision:

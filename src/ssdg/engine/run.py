@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ..config import RunConfig
 from ..data.hidden import Problem
 from ..data.streams import Pipeline
 from ..errors import UserError
-from ..files import locked, write_json
+from ..files import locked, remove_leftovers, write_json
 from ..methods import find_method
 from ..methods.api import Learner, LearnerT, MakeBackbone, Method, Settings
 from ..models.backbones import build_backbone
@@ -81,6 +81,8 @@ def run(
         if machine.is_main:
             claim(folder, config, problem, about or {})
         machine.wait()
+        if (done := finished(folder)) is not None:
+            return done
         events = Events(folder / "events.jsonl" if machine.is_main else None, listeners)
         stages = plan(method, problem.task, config.settings)
         events.emit("start", config=config.flat(), stages=[vars(s) for s in stages])
@@ -91,7 +93,7 @@ def run(
             pipeline=pipeline_of(config, problem, machine),
             machine=machine,
             events=events,
-            clock=Clock(save_seconds, stop, writes=machine.is_main),
+            clock=Clock(save_seconds, stop, machine),
             strong="strong" in method.needs,
         )
         build = Builder(config, len(problem.task.classes), machine)
@@ -128,7 +130,11 @@ def check_needs(method: Method, problem: Problem, config: RunConfig, world: int)
 
 
 def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, Any]) -> None:
-    """Make the folder this run's, or check that it is."""
+    """Make the folder this run's, or check that it is, and clear away what a killed process was writing."""
+    for place in ("stages", "labels", "model"):
+        remove_leftovers(folder / place / "*")
+    for name in ("run.json", "result.json", "predictions.csv"):
+        remove_leftovers(folder / name)
     path = folder / "run.json"
     mine: dict[str, Any] = {"hash": config.hash, "fingerprint": problem.fingerprint, "config": config.flat()}
     if not path.exists():
@@ -137,7 +143,7 @@ def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, An
             (folder / "unreadable.tsv").write_text("".join(lines), encoding="utf-8")
         write_json(path, {**mine, **about, "versions": versions()})
         return
-    theirs = json.loads(path.read_text(encoding="utf-8"))
+    theirs = read_claim(folder)
     if theirs["hash"] != mine["hash"]:
         before, now = theirs["config"], mine["config"]
         keys = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
@@ -145,6 +151,30 @@ def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, An
         raise UserError(f"{folder} holds a run of another configuration ({told}); give another --out")
     if theirs["fingerprint"] != mine["fingerprint"]:
         raise UserError(f"the images have changed since the run in {folder} began; give another --out")
+
+
+def read_claim(folder: Path) -> dict[str, Any]:
+    """What `claim` wrote when the run was started."""
+    path = folder / "run.json"
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(told["config"], dict) and {"hash", "fingerprint"} <= told.keys():
+            return dict(told)
+    except FileNotFoundError:
+        raise UserError(
+            f"'{folder}' is not a run folder (it has no run.json); start one with ssdg train --out {folder}"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise UserError(f"'{path}' is damaged or not of a run; give another folder")
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """The result of a run that has ended, with the facts of the machine that computed it."""
+    parts = ("result.json", "model/model.json", "model/model.safetensors")
+    if not all((folder / part).exists() for part in parts):
+        return None
+    return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
 
 
 def predict_target(path: Path, learner: Learner, problem: Problem, pipeline: Pipeline) -> None:
@@ -174,17 +204,24 @@ def save_model(folder: Path, learner: Learner, config: RunConfig, problem: Probl
 
 @contextmanager
 def stopping() -> Iterator[Flag]:
-    """Turn the first Ctrl-C or SIGTERM into a flag; a second one interrupts at once."""
+    """Turn the first Ctrl-C or SIGTERM into a flag; a second one of its kind interrupts at once.
+
+    torchrun passes a Ctrl-C on as SIGTERM, so one of each is still one wish.
+    """
     flag = Flag()
     if current_thread() is not main_thread():
         yield flag
         return
 
+    asked: set[int] = set()
+
     def ask(number: int, frame: object) -> None:
-        if flag.is_set():
+        if number in asked:
             raise KeyboardInterrupt
+        if not asked:
+            os.write(2, b"stopping after this step ...\n")  # print may not be entered twice
+        asked.add(number)
         flag.set()
-        print("stopping after this step ...", file=sys.stderr)
 
     before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -26,6 +26,8 @@ from .loop import Clock, Stage, run_steps
 from .machine import Machine
 from .state import Meta, load_state, read_meta
 
+LONGEST_NAME = 100  # characters; file systems allow 255, of which a temporary file's ending takes some
+
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
@@ -171,8 +173,8 @@ class StageTrainer:
 
 def stage_name(key: str, round: int) -> str:
     """A file name for a stage; unlike keys stay unlike."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", key)
-    suffix = "" if plain.replace("-", "/") == key or plain == key else f"-{digest_of(key)[:6]}"
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", key)[:LONGEST_NAME]
+    suffix = "" if plain.replace("-", "/") == key else f"-{digest_of(key)[:8]}"
     return f"{round}-{plain}{suffix}"
 
 

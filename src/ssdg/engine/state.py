@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: Meta) -> None:
     """Write tensors and JSON as one safetensors file, atomically."""
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
-        save_file(ready, temporary, metadata={"meta": json.dumps(meta)})
+        try:
+            save_file(ready, temporary, metadata={"meta": json.dumps(meta)})
+        except SafetensorError as error:  # a full disk, which the library does not tell as an OSError
+            raise OSError(errno.EIO, str(error), str(path)) from None
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Meta]:
@@ -77,6 +81,12 @@ def _open(path: Path) -> Any:
         return safe_open(path, framework="pt")
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run the same command again") from None
+
+
+def is_finite(learner: Learner) -> bool:
+    """Whether no weight and no statistic of the networks is NaN or infinite."""
+    tensors = [t for t in learner.nets.state_dict().values() if t.is_floating_point()]
+    return bool(torch.stack([t.isfinite().all() for t in tensors]).all())
 
 
 def _network_tensors(learner: Learner) -> dict[str, Tensor]:

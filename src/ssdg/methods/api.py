@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
@@ -22,10 +22,17 @@ MakeBackbone = Callable[[], Backbone]
 Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> class (n,), keep (n,)
 
 
+def no_switch(value: Any) -> Any:
+    """Refuse true and false where a number is meant; Python would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("a number is wanted here, not true or false")
+    return value
+
+
 class Settings(BaseModel):
     """A method's settings; the defaults are the paper's (section Implementation Details)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     epochs: int = Field(30, ge=1, description="passes of training per stage")
     batch: int = Field(128, ge=1, description="labeled images per step; as many unlabeled ones beside them")
@@ -33,6 +40,12 @@ class Settings(BaseModel):
     lr: float = Field(1e-3, gt=0, description="learning rate of the first cycle")
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(5e-4, ge=0)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        is_switch = cls.model_fields[str(info.field_name)].annotation is bool
+        return value if is_switch else no_switch(value)
 
 
 @dataclass(frozen=True)

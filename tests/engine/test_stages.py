@@ -1,0 +1,94 @@
+"""Planning, evaluation and auditing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from runs import short_settings, train_here
+from ssdg.data.hidden import Problem
+from ssdg.data.mapped import MappedPixels
+from ssdg.data.sets import ImageTable, LabeledSet, PseudoLabels, Task, UnlabeledSet
+from ssdg.data.streams import Pipeline
+from ssdg.engine.audit import audit_labels
+from ssdg.engine.evaluate import accuracies, all_logits
+from ssdg.engine.open import open_run
+from ssdg.engine.plan import plan
+from ssdg.engine.stages import stage_name
+from ssdg.methods import find_method
+
+
+@pytest.mark.parametrize("method", ["eid", "source-only"])
+def test_the_plan_is_what_happens(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
+    config, problem = open_run(short_settings(method, data=str(world)), cache)
+    planned = plan(find_method(method), problem.task, config.settings)
+    result = train_here(world, cache, tmp_path, method)
+    done = {name: phase["steps"] for name, phase in result["phases"].items()}
+    assert {stage_name(p.key, p.round): p.steps for p in planned} == done
+
+
+class Brightness:
+    """A learner whose two networks say how bright an image is."""
+
+    nets = nn.ModuleDict()
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        mean = x.mean((1, 2, 3))
+        return torch.stack([torch.stack([mean, 1 - mean], 1), torch.stack([1 - mean, mean], 1)])
+
+
+def grey_table(count: int) -> ImageTable:
+    values = np.arange(count, dtype=np.uint8)[:, None, None, None]
+    return ImageTable.of(np.ascontiguousarray(np.broadcast_to(values, (count, 4, 4, 3))))
+
+
+@pytest.mark.parametrize("batch", [1, 7, 10, 64])
+def test_logits_of_every_image_once_in_order(batch: int) -> None:
+    logits = all_logits(Brightness(), grey_table(10), Pipeline("none", torch.device("cpu"), 2), batch)  # type: ignore[arg-type]
+    assert logits.shape == (2, 10, 2)
+    torch.testing.assert_close(logits[0, :, 0] * 255, torch.arange(10.0))
+
+
+def test_accuracies_of_each_network_and_of_their_mean() -> None:
+    # Network 1 is sure and right, wrong; network 2 is barely wrong, barely right: the mean follows network 1.
+    logits = torch.tensor([[[9.0, 0.0], [9.0, 0.0]], [[0.0, 0.1], [0.0, 0.1]]])
+    assert accuracies(logits, np.array([0, 1])) == [50.0, 50.0, 50.0]
+    assert accuracies(logits, np.array([0, 0])) == [100.0, 0.0, 100.0]
+
+
+def test_the_audit_counts_by_domain() -> None:
+    pool = UnlabeledSet(grey_table(5), np.array([1, 1, 2, 2, 2]))
+    empty = LabeledSet(grey_table(1), np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.bool_))
+    problem = Problem(
+        Task(("a", "b"), empty), ("l", "u", "v"), truth={"u": np.array([0, 1]), "v": np.array([-1, 0, 1])}
+    )
+    y = np.array([0, 0, 0, 0, 0])
+    keep = np.array([True, False, True, False, True])
+    report = audit_labels(PseudoLabels(y, keep, np.ones(5, np.float32), y[None]), pool, problem)
+    assert report["u"] == {"images": 2, "kept": 1, "accuracy": 50.0, "kept_accuracy": 100.0}
+    assert report["v"] == {"images": 3, "kept": 2, "accuracy": 50.0, "kept_accuracy": 0.0}  # one has no truth
+
+
+def test_mapped_pixels_are_the_file(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), np.uint8)
+    (tmp_path / "x").write_bytes(pixels.tobytes())
+    mapped = MappedPixels(tmp_path / "x", pixels.shape)
+    for rows in (np.array([3, 3, 49]), np.arange(50), np.zeros(0, np.intp)):
+        assert np.array_equal(mapped[rows], pixels[rows])
+
+
+def test_a_stage_depends_on_its_inputs_and_not_on_target_or_folder(world: Path, cache: Path, tmp_path: Path) -> None:
+    """The labeler of `sketch` in cycle 1 is the same in the tasks P→night and P→neon."""
+    for target, others in (("night", ["neon", "sketch"]), ("neon", ["night", "sketch"])):
+        train_here(world, cache, tmp_path / target, "eid", target=target, unlabeled=others, cycles=1)
+    first, second = (tmp_path / t / "stages" / "1-apl-sketch.safetensors" for t in ("night", "neon"))
+    from safetensors.torch import load_file
+
+    a, b = load_file(first), load_file(second)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert json.loads((tmp_path / "night" / "run.json").read_text())["hash"]

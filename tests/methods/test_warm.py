@@ -1,0 +1,49 @@
+"""The warm start: all backbones begin as the one that learned the labeled domain, heads as they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runs import short_settings, train_here
+from ssdg.engine.machine import start_machine
+from ssdg.engine.open import open_run
+from ssdg.engine.run import Builder
+from ssdg.methods.eid.dual import DualNetworks
+from ssdg.methods.eid.labeling import build_labelers
+from ssdg.methods.eid.warm import backbones_of, warm_start
+
+
+class Filler:
+    """A trainer whose training sets every parameter to 0.25."""
+
+    def train(self, key: str, learner: Any, **told: Any) -> None:
+        self.key, self.told = key, told
+        with torch.no_grad():
+            for parameter in learner.nets.parameters():
+                parameter.fill_(0.25)
+
+
+def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path) -> None:
+    config, problem = open_run(short_settings("eid", data=str(world), warm_epochs=3, warm_lr=0.2), cache)
+    build, cfg = Builder(config, 3, start_machine("cpu")), config.settings
+    dual = build("dcg", DualNetworks, cfg)
+    learners = [*build_labelers(problem.task, build, cfg, cycle=1).values(), dual]  # type: ignore[arg-type]
+    trainer = Filler()
+    warm_start(problem.task, trainer, build, learners, cfg)  # type: ignore[arg-type]
+    assert trainer.told["labeled"] is problem.task.labeled
+    assert (trainer.told["settings"].epochs, trainer.told["settings"].lr) == (3, 0.2)
+    found = [backbone for learner in learners for backbone in backbones_of(learner.nets)]
+    assert len(found) == 2 + 2  # a labeler for each of two domains, two networks of DCG
+    assert all((p == 0.25).all() for backbone in found for p in backbone.parameters())
+    first, second = (network[-1].weight for network in dual.networks)  # type: ignore[index]
+    assert not torch.equal(first, second)
+
+
+def test_it_is_a_stage_of_the_run(world: Path, cache: Path, tmp_path: Path) -> None:
+    result = train_here(world, cache, tmp_path, "eid", warm_epochs=1, cycles=1)
+    assert next(iter(result["phases"])) == "1-warm"
+    assert all(row["round"] == 1 for row in result["epochs"])
+    assert len(result["epochs"]) == 2  # only DCG is the product

@@ -1,0 +1,97 @@
+"""Settings: presets hold the values they promise, files and words mean what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssdg.config import PRESETS, Kind, merge, parse_overrides, read_yaml, resolve
+from ssdg.errors import UserError
+from ssdg.methods import METHODS
+
+BASE = {"labeled": "photo", "target": "sketch"}
+
+
+def resolved(kind: Kind = "photo", size: int = 224, **given: Any):  # type: ignore[no-untyped-def]
+    return resolve({**BASE, **given}, kind=kind, size=size)
+
+
+def test_preset_paper_is_the_papers_section_implementation_details() -> None:
+    config = resolved()
+    assert (config.backbone, config.weights, config.size, config.augment) == ("resnet18", "imagenet", 224, "photo")
+    told = config.flat()
+    paper = {"apl": "mcd", "mix": "mixup", "cycles": 3, "clean_rate": 0.4, "delta": 0.5, "style_alpha": 0.5}
+    shared = {"batch": 128, "lr": 1e-3, "weight_decay": 5e-4, "momentum": 0.9}
+    assert {k: told[k] for k in paper | shared} == paper | shared
+    assert told["epochs"] == 15
+    assert told["labeler"] == {**shared, "epochs": 30, "iterations": None, "inner_steps": 4}
+    assert (told["dual"], told["style"], told["diversity"], told["warm_epochs"]) == (True, True, True, 0)
+
+
+def test_digits_are_small_and_not_augmented() -> None:
+    config = resolved(kind="none", size=32)
+    assert (config.size, config.augment, config.backbone) == (32, "none", "resnet18")
+
+
+def test_preset_release_differs_where_the_release_does() -> None:
+    paper, release = resolved().flat(), resolved(preset="release").flat()
+    changed = {k: release[k] for k in release if release[k] != paper[k]}
+    assert changed == {
+        "preset": "release",
+        "union": True,
+        "any_pair": True,
+        "per_class": True,
+        "first_only": True,
+        "style_alpha": 0.1,
+        "style_probability": 0.5,
+        "style_detach": True,
+    }
+
+
+def test_what_is_given_beats_the_preset_key_by_key() -> None:
+    told = resolved(preset="quick", kind="none", size=32, labeler={"epochs": 7}).flat()
+    assert told["labeler"]["epochs"] == 7
+    assert told["labeler"]["inner_steps"] == 2  # the preset's
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("kind", ["photo", "none"])
+def test_a_written_configuration_resolves_to_itself(method: str, preset: str, kind: Kind) -> None:
+    config = resolved(kind=kind, size=32, method=method, preset=preset)
+    again = resolve(config.flat(), kind="photo", size=224)
+    assert again == config
+    assert again.hash == config.hash
+
+
+def test_hash_depends_on_settings_and_not_on_where_the_data_lie() -> None:
+    here, there = (resolved(data=f"/{disk}/pacs").hash for disk in ("a", "b"))
+    assert here == there
+    assert here != resolved(data="/a/office").hash
+    assert here != resolved(data="/a/pacs", seed=1).hash
+    assert here != resolved(data="/a/pacs", labeler={"lr": 0.5}).hash
+
+
+def test_words_become_nested_settings() -> None:
+    words = ["labeler.epochs=3", "labeler.lr=1e-2", "style=false", "mix=x+u"]
+    told = resolved(**parse_overrides(words)).flat()
+    assert (told["labeler"]["epochs"], told["labeler"]["lr"]) == (3, 0.01)
+    assert (told["style"], told["mix"]) == (False, "x+u")
+
+
+def test_merge_goes_into_groups() -> None:
+    assert merge({"a": 1, "b": {"c": 1, "d": 1}}, {"b": {"c": 2}}) == {"a": 1, "b": {"c": 2, "d": 1}}
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [", ""])
+def test_a_file_that_holds_no_settings(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"x\.yaml"):
+        read_yaml(tmp_path / "x.yaml")
+
+
+def test_a_warm_start_needs_one_backbone() -> None:
+    with pytest.raises(UserError, match="apl_backbone or warm_epochs"):
+        resolved(warm_epochs=2, apl_backbone="resnet50")

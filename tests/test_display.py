@@ -1,0 +1,52 @@
+"""What is shown of a run: names as they are, whatever they look like."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ssdg.cli import call
+
+STRANGE = "[red]night"
+SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1", "labeler.batch=4"]
+
+
+@pytest.fixture
+def strange(world: Path, tmp_path: Path) -> Path:
+    """A world with markup in the names of a domain that is unlabeled or unseen and of a class."""
+    root = shutil.copytree(world, tmp_path / "world")
+    for domain in ("photo", "sketch", "neon", "night"):
+        (root / domain / "ring").rename(root / domain / "[bold]ring")
+    (root / "night" / "bar" / "[i]broken.png").touch()
+    return (root / "night").rename(root / STRANGE).parent
+
+
+@pytest.mark.parametrize("target", ["sketch", STRANGE])
+def test_names_that_look_like_markup(
+    target: str, strange: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = [
+        "--data",
+        strange,
+        "--labeled",
+        "photo",
+        "--target",
+        target,
+        "--out",
+        tmp_path / "[b]run",
+        "--cache",
+        cache,
+    ]
+    labeler = ["labeler.epochs=1", "cycles=1"]
+    assert call([str(w) for w in ("train", *where, "--device", "cpu", *SMALL, *labeler)]) == 0
+    out = capsys.readouterr().out
+    assert out.count(STRANGE) >= 2
+    assert "[i]broken.png" in out
+    assert str(tmp_path / "[b]run" / "result.json") in out  # on one line, to be copied
+    assert f"accuracy on unseen {target}" in out
+    assert call(["data", "describe", str(strange)]) == 0
+    described = capsys.readouterr().out
+    assert "[red]" in described
+    assert "[bold]ring" in described
