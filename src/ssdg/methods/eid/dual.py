@@ -35,7 +35,7 @@ class DualNetworks:
         return with_head(backbone, num_classes)
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """One update of both networks (Algorithm 1, lines 8 to 12) by the sum of their losses (Eq. allloss)."""
+        """One update of both networks (Algorithm 1, innermost loop) by the sum of their losses (Eq. allloss)."""
         labeled, pseudo = batch.labeled, batch.pseudo
         assert pseudo is not None
         x = torch.cat([labeled.x, pseudo.x])  # styles are confused across labeled and unlabeled images

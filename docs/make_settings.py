@@ -1,0 +1,141 @@
+"""Rewrite the tables of settings.md from the code: `python docs/make_settings.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from ssdg.config import PRESETS, RunConfig, resolve
+from ssdg.methods import METHODS
+from ssdg.methods.api import Method
+
+PAGE = Path(__file__).with_name("settings.md")
+SIZES = {"photo": 224, "none": 32}  # of the catalog's photos and digits
+FIRST = "eid"
+# What the code's own descriptions leave out.
+NOTES = {
+    "method": "what is trained; `ssdg methods` lists them",
+    "preset": "where the other defaults come from",
+    "backbone": "`resnet18`, `resnet34`, `resnet50`, `resnet101`, `digits-cnn`, `efficientnet-lite0`, `timm:NAME`, "
+    "`hf:NAME`",
+    "augment": "`photo`: random translation by up to an eighth of the side, random horizontal flip; `none`: nothing",
+    "precision": "`auto`: bf16 where the processor or GPU computes it fast and the backbone gains from it, else fp32",
+    "momentum": "of SGD",
+    "weight_decay": "of SGD",
+}
+# Defaults that the data decide.
+OF_THE_DATA = {"size": "the data's: 224, digits 32", "augment": "the data's: photo, digits none"}
+SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
+
+def page(text: str) -> str:
+    """The page with every table between its markers made anew."""
+    for name, content in tables().items():
+        start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+        pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
+        if not pattern.search(text):
+            raise SystemExit(f"{PAGE.name} has no markers {start} ... {end}")
+        text = pattern.sub(f"{start}\n{content}\n{end}".replace("\\", r"\\"), text)
+    return text
+
+
+def tables() -> dict[str, str]:
+    """Every table by the name of its markers."""
+    methods = sorted(METHODS.values(), key=lambda m: (m.name != FIRST, m.name))
+    found = {"run": fields_table(RunConfig, skip={"settings"}), "presets": preset_lines()}
+    found["methods"] = "\n\n".join(f"### `{m.name}`\n\n{m.summary}.\n\n{fields_table(m.settings)}" for m in methods)
+    found["changes"] = "\n\n".join(f"### `{m.name}`\n\n{changes_table(m)}" for m in methods)
+    return found
+
+
+def preset_lines() -> str:
+    """One line per preset."""
+    return "\n".join(f"- `{name}`: {told}." for name, told in PRESETS.items())
+
+
+def fields_table(model: type[BaseModel], skip: frozenset[str] | set[str] = frozenset()) -> str:
+    """Name, default, range and meaning of every field."""
+    rows = [
+        (f"`{name}`", OF_THE_DATA.get(name, default_of(field)), range_of(field), meaning_of(name, field))
+        for name, field in model.model_fields.items()
+        if name not in skip
+    ]
+    return table(("Key", "Default", "Allowed", "What it does"), rows)
+
+
+def default_of(field: FieldInfo) -> str:
+    """As one would write it; fields that must be given say so."""
+    if field.default is PydanticUndefined and field.default_factory is None:
+        return "must be given"
+    if field.default_factory is not None:
+        return "its own defaults"
+    return shown(field.default)
+
+
+def range_of(field: FieldInfo) -> str:
+    """Types, choices and limits."""
+    limits = [f"{SIGNS[key]} {getattr(m, key)}" for m in field.metadata for key in SIGNS if hasattr(m, key)]
+    return ", ".join([type_of(field.annotation), *limits])
+
+
+def type_of(kind: Any) -> str:
+    """A type in words."""
+    if get_origin(kind) is Literal:
+        return " / ".join(f"`{choice}`" for choice in get_args(kind))
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join("empty" if part is NoneType else type_of(part) for part in get_args(kind))
+    if get_origin(kind) is tuple:
+        return "list"
+    return {int: "whole number", float: "number", bool: "true / false", str: "text", Any: "group"}[kind]
+
+
+def meaning_of(name: str, field: FieldInfo) -> str:
+    """The code's description, or the note here."""
+    return field.description or NOTES[name]
+
+
+def changes_table(method: Method) -> str:
+    """What `release` and `quick` change from `paper`."""
+    columns = [("paper", "photo"), ("release", "photo"), ("quick", "photo"), ("quick", "none")]
+    values = [resolved(method, preset, kind) for preset, kind in columns]
+    digits = resolved(method, "paper", "none")
+    keys = [
+        key
+        for key in values[0]
+        if key != "preset"
+        and (values[1][key] != values[0][key] or values[2][key] != values[0][key] or values[3][key] != digits[key])
+    ]
+    rows = [(f"`{key}`", *(shown(v[key]) for v in values)) for key in keys]
+    return table(("Key", "`paper`", "`release`", "`quick`, photos", "`quick`, digits"), rows)
+
+
+def resolved(method: Method, preset: str, kind: Any) -> dict[str, Any]:
+    """All settings of a run on such data, the labeler's as `labeler.key`."""
+    given = {"method": method.name, "preset": preset, "labeled": "x"}
+    flat = resolve(given, kind=kind, size=SIZES[kind]).flat()
+    inner = flat.pop("labeler", {})
+    return flat | {f"labeler.{key}": value for key, value in inner.items()}
+
+
+def shown(value: Any) -> str:
+    """A value as it is written in YAML."""
+    if value is None:
+        return "empty"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,78 @@
+"""The pages under docs/ say what the code does: tables made from it, names that exist, links that lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from ssdg.config import parse_overrides, resolve
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def make_settings() -> ModuleType:
+    """docs/make_settings.py, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs" / "make_settings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_settings_page_is_what_the_script_writes(make_settings: ModuleType) -> None:
+    text = make_settings.PAGE.read_text(encoding="utf-8")
+    assert make_settings.page(text) == text, "run python docs/make_settings.py"
+
+
+def test_a_changed_value_is_noticed(make_settings: ModuleType) -> None:
+    text = make_settings.PAGE.read_text(encoding="utf-8")
+    stale = text.replace("| `clean_rate` | `0.4` |", "| `clean_rate` | `0.5` |")
+    assert stale != text
+    assert make_settings.page(stale) == text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert links
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_names_in_the_method_page_exist() -> None:
+    """Rows say `file` `name`, the file below src/ssdg or tests: the name must be defined there."""
+    text = (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
+    pairs = re.findall(r"`([\w/]+\.py)`((?: `\w+`,?)+)", text)
+    assert len(pairs) > 15
+    for file, names in pairs:
+        path = ROOT / file if file.startswith("tests/") else ROOT / "src" / "ssdg" / file
+        code = path.read_text(encoding="utf-8")
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"\b(def|class) {name}\b|^{name}\b|^    {name}:", code, re.MULTILINE), (file, name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_pages_name_exist(page: Path) -> None:
+    named = set(re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")))
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name in named if f"def {name}(" not in code]
+
+
+def test_settings_in_examples_are_allowed() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    files = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    lines = [line for line in text.splitlines() if line.startswith("ssdg train ")]
+    assert files
+    assert lines
+    for file in files:
+        resolve(yaml.safe_load(file), kind="photo", size=224)
+    for line in lines:
+        words = [word for word in line.split() if "=" in word]
+        resolve({"labeled": "x", **parse_overrides(words)}, kind="photo", size=224)
