@@ -1,5 +1,6 @@
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from pictures import benchmark, class_folders, png, write, zip_files
 from test_folders import npz, write_splits
 
+from ssdg.data.folders import read_benchmark
 from ssdg.data.hidden import UNKNOWN
 from ssdg.data.problem import benchmark_problem, data_defaults, folder_problem
 from ssdg.errors import UserError
@@ -151,7 +153,7 @@ def test_digits_from_arrays(tmp_path):
     assert problem.task.labeled.images.size == 32
     assert len(problem.task.unlabeled["mnist_m"]) == 24  # 0.2 of 30 are held out
     assert len(problem.target.images) == 40
-    assert data_defaults(tmp_path / "d").augment == "none"
+    assert data_defaults(read_benchmark(tmp_path / "d")).augment == "none"
 
 
 def test_unreadable_images_are_told_and_left_out(bench):
@@ -282,7 +284,8 @@ def test_wrong_own_folders(own):
 
 
 def test_defaults_of_unknown_data(bench):
-    assert (data_defaults(bench.root).image_size, data_defaults(bench.root).augment) == (224, "photo")
+    known = data_defaults(read_benchmark(bench.root))
+    assert (known.image_size, known.augment) == (224, "photo")
 
 
 @pytest.mark.skipif(not (SHARED / "pacs224-mini").is_dir(), reason=f"no data packs in {SHARED}")
@@ -297,3 +300,15 @@ def test_real_packs(tmp_path):
     )
     truth = np.array([path.split("/")[1] for path in web.paths["web96-mini"]])
     assert set(truth[web.truth["web96-mini"] == UNKNOWN]) == {"ood"}
+
+
+def test_npz_files_inside_an_archive(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name in ("red", "blue", "green"):
+            images = rng.integers(0, 256, (12, 8, 8, 3), np.uint8)
+            with archive.open(f"{name}.npz", "w") as file:
+                np.savez(file, images=images, labels=np.arange(12) % 3)
+    problem = benchmark_problem(tmp_path / "all.zip", labeled="red", target="blue", size=8, cache=tmp_path / "cache")
+    assert problem.domains == ("red", "green")
+    assert len(problem.target.images) == 12

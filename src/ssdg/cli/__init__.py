@@ -16,6 +16,7 @@ app = App(
     help="Semi-supervised domain generalization: one labeled domain, unlabeled images from others, "
     "a classifier for a domain it has never seen.",
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,
 )
 COMMANDS = {
     "demo": ("ssdg.cli.demo:demo", "See it work: source-only and the method on embedded digits, in minutes."),

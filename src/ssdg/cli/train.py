@@ -133,7 +133,9 @@ class Options:
 
     def as_json(self) -> dict[str, Any]:
         """For `run.json`, so that `ssdg resume` computes as the run began."""
-        return {**vars(self), "cache": str(Path(self.cache).absolute()) if self.cache else None}
+        from ..engine.open import default_cache
+
+        return {**vars(self), "cache": str(Path(self.cache or default_cache()).absolute())}
 
 
 def start(given: dict[str, Any], out: Path | None, dry_run: bool, options: Options) -> int:

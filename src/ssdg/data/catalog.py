@@ -149,7 +149,7 @@ CATALOG: tuple[Dataset, ...] = (
         "none",
         0.2,
         "built in: made on this machine from packages of the extra 'demo', nothing to download",
-        "MNIST: CC BY-SA 3.0; optdigits: CC BY 4.0; the others are rendered here",
+        "MNIST: CC BY-SA 3.0; optdigits: CC BY 4.0; photographs of mnist_m: as scikit-learn and -image state",
     ),
 )
 

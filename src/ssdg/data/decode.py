@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from io import BytesIO
 
 import numpy as np
@@ -11,6 +12,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 DECODE_VERSION = 1  # raise it when any pixel changes: caches are keyed by it
 MAX_PIXELS = 100_000_000
+# Pillow warns at 89 million pixels; `MAX_PIXELS` is checked here before anything is decoded.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 _ALPHA_MODES = frozenset({"RGBA", "LA", "PA", "RGBa", "La"})
 _EXIF_WINDOW = 1 << 17  # an EXIF block is at most 64 KB and stands near the start
 

@@ -27,7 +27,7 @@ from .sets import LabeledSet, Task, UnlabeledSet, digest_of
 
 
 def benchmark_problem(
-    root: Path,
+    root: Path | Benchmark,
     *,
     labeled: str,
     target: str | None,
@@ -40,7 +40,7 @@ def benchmark_problem(
 
     Without `unlabeled`, all other domains are unlabeled; in the web benchmarks only the crawled one is.
     """
-    benchmark = read_benchmark(Path(root))
+    benchmark = root if isinstance(root, Benchmark) else read_benchmark(root)
     dataset = dataset_of(benchmark.names)
     roles = _roles(benchmark, dataset, labeled, target, unlabeled)
     sources = [benchmark[name] for name in roles.sources]
@@ -81,9 +81,14 @@ def folder_problem(
     return _problem([source, *piles], goal, source.classes, UNKNOWN_DATASET, size, cache, progress, whole_piles=True)
 
 
-def data_defaults(root: Path) -> Dataset:
-    """Image size, augmentation and validation rate for a root: the catalog's where its domains are known."""
-    return dataset_of(read_benchmark(root).names) or UNKNOWN_DATASET
+def data_defaults(benchmark: Benchmark) -> Dataset:
+    """Image size, augmentation and validation rate: the catalog's where the domains are known."""
+    return dataset_of(benchmark.names) or UNKNOWN_DATASET
+
+
+def check_domains(benchmark: Benchmark, *, labeled: str, target: str | None, unlabeled: Sequence[str] | None) -> None:
+    """Refuse unknown domains and roles that overlap, before anything is decoded."""
+    _roles(benchmark, dataset_of(benchmark.names), labeled, target, unlabeled)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def _roles(
     first = find_domain(labeled, names, dataset)
     last = find_domain(target, names, dataset) if target else None
     if unlabeled is None:
-        web = [name for name in names if dataset and name.casefold() == dataset.web]
+        web = [find_domain(dataset.web, names, dataset)] if dataset and dataset.web else []
         rest = [name for name in web or names if name not in (first, last)]
     else:
         rest = [find_domain(name, names, dataset) for name in unlabeled]

@@ -28,7 +28,7 @@ class Reader:
 
     _archives: dict[str, _Archive] = field(default_factory=dict)
     _arrays: dict[tuple[str, str], NDArray[np.uint8]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.RLock = field(default_factory=threading.RLock)  # an .npz file may lie in an archive
 
     def __enter__(self) -> Reader:
         return self

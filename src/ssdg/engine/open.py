@@ -9,9 +9,11 @@ from pathlib import Path
 import torch
 
 from ..config import Flat, RunConfig, resolve
+from ..data.catalog import UNKNOWN_DATASET
 from ..data.digits import digits_root
+from ..data.folders import Benchmark, read_benchmark
 from ..data.hidden import Problem
-from ..data.problem import benchmark_problem, data_defaults, folder_problem
+from ..data.problem import benchmark_problem, check_domains, data_defaults, folder_problem
 from ..errors import UserError
 from ..models.backbones import Backbone, build_backbone
 from .machine import choose_precision
@@ -31,14 +33,17 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     if not given.get("labeled"):
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
     root = find_root(given, cache)
-    known = data_defaults(root) if root else None
-    config = resolve(given, kind=known.augment if known else "photo", size=known.image_size if known else 224)
+    benchmark = read_benchmark(root) if root else None
+    known = data_defaults(benchmark) if benchmark else UNKNOWN_DATASET
+    config = resolve(given, kind=known.augment, size=known.image_size)
+    if benchmark:
+        check_domains(benchmark, labeled=config.labeled, target=config.target, unlabeled=config.unlabeled)
     backbone = try_backbone(config.backbone, config.weights, config.size)
     if deeper := getattr(config.settings, "apl_backbone", None):
         try_backbone(deeper, getattr(config.settings, "apl_weights", None) or config.weights, config.size)
     if config.precision == "auto":
         config = config.model_copy(update={"precision": choose_precision(backbone, device)})
-    return config, open_problem(config, root, cache)
+    return config, open_problem(config, benchmark, cache)
 
 
 def try_backbone(name: str, weights: str, size: int) -> Backbone:
@@ -59,11 +64,11 @@ def find_root(given: Flat, cache: Path) -> Path | None:
     return digits_root(cache) if data == EMBEDDED else Path(str(data))
 
 
-def open_problem(config: RunConfig, root: Path | None, cache: Path) -> Problem:
+def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) -> Problem:
     """The images of a resolved configuration, decoded at most once."""
-    if root is not None:
+    if benchmark is not None:
         return benchmark_problem(
-            root,
+            benchmark,
             labeled=config.labeled,
             target=config.target,
             unlabeled=config.unlabeled,

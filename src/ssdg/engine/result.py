@@ -53,12 +53,15 @@ def make_result(
     }
     for name in ("target", "validation"):
         if epochs and all(name in row for row in epochs):
-            result[name] = _summary([row[name] for row in epochs])
+            result[name] = _summary([row[name] for row in epochs if row["round"] == epochs[-1]["round"]])
     return result
 
 
 def _summary(rows: list[list[float]]) -> dict[str, Any]:
-    """Percent right of each network and of their mean: the last epoch, and the mean of the last five."""
+    """Percent right of each network and of their mean: the last epoch, and the mean of the last five.
+
+    `rows` are the epochs of the last cycle; where it has fewer than five, `epochs_averaged` says how many.
+    """
     last = rows[-LAST_EPOCHS:]
     means = [round(sum(column) / len(last), 4) for column in zip(*last, strict=True)]
     return {"final": named(rows[-1]), "last_five": named(means), "epochs_averaged": len(last)}
@@ -109,7 +112,7 @@ def versions() -> dict[str, str]:
 
 
 def machine_facts(machine: Machine) -> dict[str, Any]:
-    """What computed the numbers; equal facts and equal inputs give equal bits."""
+    """What computed the numbers: on the same machine, equal facts and equal inputs give equal bits."""
     return {
         "device": str(machine.device.type),
         "precision": machine.precision,
