@@ -1,10 +1,8 @@
-"""Small runs on the tiny world, in this process or in another one."""
+"""Small runs on the tiny world."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +38,6 @@ def train_here(world: Path, cache: Path, folder: Path, method: str, **more: Any)
     given = short_settings(method, data=str(world), **more)
     config, problem = open_run(given, cache, device="cpu")
     return run(config, problem, folder, start_machine("cpu", config.precision))
-
-
-def ssdg(*words: object, env: dict[str, str] | None = None, check: bool = False) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own."""
-    command = [sys.executable, "-m", "ssdg", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(env), check=check, timeout=240)
 
 
 def environment(more: dict[str, str] | None = None) -> dict[str, str]:

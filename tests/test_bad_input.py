@@ -70,6 +70,7 @@ def own(labeled: Path, cache: Path, out: Path, *more: object) -> list[object]:
         ("labeler.batch=false", "not true or false"),
         ("style=3", "style=3"),
         ("lr=.inf", "finite"),
+        ("batch=1", "greater than or equal to 2"),  # batch norm has nothing to compare one image with
         ("labeler.lr=.nan", "labeler.lr=nan"),
         ("3=3", "unknown setting"),
     ],

@@ -6,12 +6,14 @@ import csv
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from runs import short_settings, train_here
+from runs import environment, short_settings, train_here
 from ssdg.cli import call
 from ssdg.engine.open import open_run
 from ssdg.errors import UserError
@@ -151,3 +153,14 @@ def test_methods_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["source-only"]["needs"] == []
     paper = rows["eid"]["settings"]
     assert (paper["cycles"], paper["clean_rate"], paper["epochs"], paper["labeler"]["epochs"]) == (3, 0.4, 15, 30)
+
+
+def test_help_and_version_are_quick_for_torch_is_not_imported() -> None:
+    code = "import sys; from ssdg.cli import call; call(['--help']); call(['train', '--help']); "
+    code += "sys.exit(sum(name in sys.modules for name in ('torch', 'numpy', 'pydantic')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "resume" in done.stdout
+    assert "--save-seconds" in done.stdout

@@ -123,9 +123,11 @@ def check_needs(method: Method, problem: Problem, config: RunConfig, world: int)
         )
     inner = getattr(config.settings, "labeler", None)
     for settings in (config.settings, inner):
-        if isinstance(settings, Settings) and settings.batch % world:
+        # Batch norm needs two images in every process.
+        if isinstance(settings, Settings) and (settings.batch % world or settings.batch < 2 * world):
             raise UserError(
-                f"batch={settings.batch} cannot be shared by {world} processes; give a multiple of {world}"
+                f"batch={settings.batch} cannot be shared by {world} processes; "
+                f"give a multiple of {world}, {2 * world} or more"
             )
 
 

@@ -35,7 +35,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     epochs: int = Field(30, ge=1, description="passes of training per stage")
-    batch: int = Field(128, ge=1, description="labeled images per step; as many unlabeled ones beside them")
+    batch: int = Field(128, ge=2, description="labeled images per step; as many unlabeled ones beside them")
     iterations: int | None = Field(None, ge=1, description="steps per epoch; empty: as long as the data")
     lr: float = Field(1e-3, gt=0, description="learning rate of the first cycle")
     momentum: float = Field(0.9, ge=0, lt=1)
