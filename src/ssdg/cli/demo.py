@@ -75,7 +75,7 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 def demo_table(results: dict[str, list[dict[str, Any]]]) -> Table:
     """One row per method, one column per seed."""
     rows = summary(results)["methods"]
-    title = f"accuracy on {TASK['target']} (never seen), %: mean of the last five epochs"
+    title = f"accuracy on {TASK['target']} (never seen), %: mean of up to five last epochs"
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("method")
     for seed in rows["eid"]["seeds"]:
