@@ -77,6 +77,5 @@ register(
         settings=McdSettings,
         fit=fit_once(Mcd, unlabeled=True),
         needs=("unlabeled",),
-        presets={"quick none": {"lr": 0.03}},  # the digits CNN diverges at source-only's rate
     )
 )
