@@ -53,7 +53,7 @@ def test_preset_release_differs_where_the_release_does() -> None:
 def test_what_is_given_beats_the_preset_key_by_key() -> None:
     told = resolved(preset="quick", kind="none", size=32, labeler={"epochs": 7}).flat()
     assert told["labeler"]["epochs"] == 7
-    assert told["labeler"]["inner_steps"] == 2  # the preset's
+    assert told["labeler"]["inner_steps"] == 1  # the preset's
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
