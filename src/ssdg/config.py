@@ -25,7 +25,7 @@ PRESETS: dict[str, str] = {
 }
 # What `quick` changes for every method, by the kind of data.
 QUICK: dict[Kind, Flat] = {
-    "none": {"backbone": "digits-cnn", "weights": "none", "batch": 64, "lr": 0.03, "epochs": 20},
+    "none": {"backbone": "digits-cnn", "weights": "none", "batch": 64, "lr": 0.03, "epochs": 16},
     "photo": {
         "backbone": "efficientnet-lite0",
         "weights": "imagenet",

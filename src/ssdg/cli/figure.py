@@ -42,8 +42,8 @@ def _draw_target(axes: Any, results: Runs, target: str) -> None:
     for curve in curves if len(curves) > 1 else []:
         axes.plot(epochs, curve, color=INK[0], alpha=0.3, linewidth=1)
     axes.plot(epochs, [mean(values) for values in zip(*curves, strict=True)], "o-", color=INK[0], label="eid")
-    baseline = mean(run["target"]["last_five"]["mean"] for run in results["source-only"])
-    axes.axhline(baseline, color=INK[1], linestyle="--", label="source-only (its last five epochs)")
+    baseline = mean(run["target"]["final"]["mean"] for run in results["source-only"])
+    axes.axhline(baseline, color=INK[1], linestyle="--", label="source-only")
     rounds = [row["round"] for row in results["eid"][0]["epochs"]]
     for place, (before, after) in enumerate(pairwise(rounds), start=1):
         if before != after:
