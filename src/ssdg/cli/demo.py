@@ -80,9 +80,9 @@ def demo_table(results: dict[str, list[dict[str, Any]]]) -> Table:
     table.add_column("method")
     for seed in rows["eid"]["seeds"]:
         table.add_column(f"seed {seed}", justify="right")
-    table.add_column("mean ± sd", justify="right")
-    table.add_column("last epochs", justify="right")  # the mean of up to five of the last cycle
-    table.add_column("seconds", justify="right")
+    table.add_column("mean ± sd", justify="right", no_wrap=True)
+    table.add_column("last five", justify="right")  # the mean of up to five of the last cycle
+    table.add_column("time, s", justify="right")
     for method, row in rows.items():
         spread = "" if row["deviation"] is None else f" ± {row['deviation']:.2f}"
         seconds = f"{mean(row['seconds']):.0f}"
