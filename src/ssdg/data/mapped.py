@@ -21,6 +21,8 @@ class MappedPixels:
         self.shape = shape
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if hasattr(mmap, "MADV_RANDOM"):
+            self._map.madvise(mmap.MADV_RANDOM)  # shuffled reading: what lies around an image is not wanted
         self._pixels = np.frombuffer(self._map, np.uint8).reshape(shape)
 
     def __len__(self) -> int:

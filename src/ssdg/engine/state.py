@@ -18,6 +18,7 @@ from ..files import atomic_path
 from ..methods.api import Learner
 
 Meta = dict[str, Any]
+MAX_HEADER = 100_000_000  # bytes, the format's own limit
 
 
 def save_state(path: Path, learner: Learner, meta: Meta) -> None:
@@ -37,10 +38,15 @@ def load_state(path: Path, learner: Learner) -> Meta:
 
 def read_meta(path: Path) -> Meta | None:
     """The `meta` of a checkpoint, or None when there is no file."""
-    if not path.exists():
+    try:
+        with path.open("rb") as file:  # one look at one file, even while another process replaces it
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, MAX_HEADER)))
+        return dict(json.loads(header["__metadata__"]["meta"]))
+    except FileNotFoundError:
         return None
-    with _open(path) as file:
-        return dict(json.loads(file.metadata()["meta"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, error) from None
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: Meta) -> None:
@@ -80,7 +86,11 @@ def _open(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} cannot be read ({error}); delete it and run the same command again") from None
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} cannot be read ({error}); delete it and run the same command again")
 
 
 def is_finite(learner: Learner) -> bool:
