@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+CHUNK = 16  # images copied before pages are given back
+
 
 class MappedPixels:
     """A read-only (n, H, W, 3) uint8 file, indexed like an array; its resident memory does not grow with n.
@@ -30,7 +32,9 @@ class MappedPixels:
 
     def __getitem__(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
         """Copy these images out."""
-        images = self._pixels[rows]
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
+        images = np.empty((len(rows), *self.shape[1:]), np.uint8)
+        for start in range(0, len(rows), CHUNK):
+            images[start : start + CHUNK] = self._pixels[rows[start : start + CHUNK]]
+            if hasattr(mmap, "MADV_DONTNEED"):
+                self._map.madvise(mmap.MADV_DONTNEED)
         return images
