@@ -44,8 +44,9 @@ CANDIDATES: dict[str, dict[str, dict[str, float]]] = {
 }
 
 
-def run_cell(method: str, name: str, target: str, out: Path) -> float:
+def run_cell(cell: tuple[str, str, str], out: Path) -> float:
     """Train one candidate on one task (or find it done): percent right on the target by the final model."""
+    method, name, target = cell
     folder = out / f"{method}-{name.replace(' ', '-')}-{target}"
     settings = [f"{key}={value}" for key, value in CANDIDATES[method][name].items()]
     command = [sys.executable, "-m", "ssdg", "train", "--data", "digits", "--labeled", "syn", "--target", target]
@@ -60,7 +61,7 @@ def choose(out: Path, workers: int) -> None:
     """Train every candidate on every task and print them, the best of each method marked."""
     cells = [(m, n, t) for m, candidates in CANDIDATES.items() for n in candidates for t in TARGETS]
     with ThreadPoolExecutor(workers) as pool:
-        scores = dict(zip(cells, pool.map(lambda cell: run_cell(*cell, out), cells), strict=True))
+        scores = dict(zip(cells, pool.map(lambda cell: run_cell(cell, out), cells), strict=True))
     print(f"| Method | Settings | {' | '.join(TARGETS)} | Mean |\n|---|---|{'---|' * len(TARGETS)}---|")
     for method, candidates in CANDIDATES.items():
         rows = {name: [scores[method, name, target] for target in TARGETS] for name in candidates}

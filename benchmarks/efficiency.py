@@ -31,7 +31,7 @@ from ssdg.data.decode import decode
 from ssdg.data.hidden import Problem
 from ssdg.data.mapped import MappedPixels
 from ssdg.data.reader import Reader
-from ssdg.data.sets import ImageTable, LabeledSet, Task, UnlabeledSet
+from ssdg.data.sets import ImageTable, Inputs, LabeledSet, Task, UnlabeledSet
 from ssdg.data.sources import read_tree
 from ssdg.data.streams import Pipeline
 from ssdg.engine.events import Events
@@ -39,7 +39,7 @@ from ssdg.engine.loop import Clock
 from ssdg.engine.machine import Machine, choose_precision, start_machine
 from ssdg.engine.stages import StageTrainer
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
-from ssdg.methods.api import Learner, Progress, argmax_rule
+from ssdg.methods.api import Learner, Progress, Sizes, argmax_rule
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.settings import EidSettings
 from ssdg.models.backbones import build_backbone
@@ -138,16 +138,16 @@ def measure(name: str, backbone: str, size: int, batch: int, steps: int) -> list
             learner: Mcd | DualNetworks
             if method == "mcd":
                 mcd = McdSettings(epochs=1, batch=batch, iterations=steps, lr=1e-4)  # type: ignore[call-arg]
-                learner = Mcd(make, CLASSES, mcd)
+                learner = Mcd(make, Sizes(CLASSES), mcd)
                 machine.prepare(learner)
                 timed = Interleaved(learner, mcd_floor(learner, x, u))
-                trainer.train("mcd", timed, round=1, labeled=task.labeled, unlabeled=pool, settings=mcd)
+                trainer.train("mcd", timed, Inputs(task.labeled, unlabeled=pool), mcd)
             else:
                 eid = EidSettings(epochs=1, batch=batch, iterations=steps, lr=1e-4)  # type: ignore[call-arg]
-                learner = DualNetworks(make, CLASSES, eid)
+                learner = DualNetworks(make, Sizes(CLASSES), eid)
                 machine.prepare(learner)
                 timed = Interleaved(learner, dcg_floor(learner, torch.cat([x, u])))
-                trainer.train("dcg", timed, round=1, labeled=task.labeled, pseudo=task.labeled, settings=eid)
+                trainer.train("dcg", timed, Inputs(task.labeled, pseudo=task.labeled), eid)
             warm = timed.seconds[2:]
             ratio = sum(f for _, f in warm) / sum(loop for loop, _ in warm)
             rows.append(
@@ -177,10 +177,10 @@ def train_and_label(count: int) -> dict[str, float]:
         problem = random_problem(count, 32, Path(folder))
         trainer = trainer_for(problem, machine, Path(folder) / "run", "none")
         settings = McdSettings(epochs=1, batch=128, iterations=10, lr=1e-4)  # type: ignore[call-arg]
-        learner = Mcd(lambda: build_backbone("digits-cnn"), CLASSES, settings)
+        learner = Mcd(lambda: build_backbone("digits-cnn"), Sizes(CLASSES), settings)
         machine.prepare(learner)
         task, pool = problem.task, problem.task.unlabeled["u"]
-        trainer.train("mcd", learner, round=1, labeled=task.labeled, unlabeled=pool, settings=settings)
+        trainer.train("mcd", learner, Inputs(task.labeled, unlabeled=pool), settings)
         trainer.label("mcd", learner, pool, argmax_rule, round=1)
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {"peak_mb": round(int(status["VmHWM"].split()[0]) / 1024, 1)}

@@ -57,10 +57,16 @@ class TinyBackbone(nn.Module):
     def style_stages(self):
         return tuple(self.stages)
 
-    def forward(self, x):
+    def maps(self, x):
         for stage in self.stages:
             x = stage(x)
-        return x.mean((2, 3))
+        return x
+
+    def pool(self, maps):
+        return maps.mean((2, 3))
+
+    def forward(self, x):
+        return self.pool(self.maps(x))
 
 
 def random_images(n, seed, size=3):

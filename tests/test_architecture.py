@@ -17,7 +17,7 @@ ALLOWED = {
     "methods": {"losses", "models", "data.sets", "methods"},
     "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config"},
 }
-NAMED_METHODS = {"methods.eid", "methods.adaptation", "methods.source_only"}
+NAMED_METHODS = {f"methods.{name}" for name in ("eid", "adaptation", "generalization", "semi", "source_only")}
 
 
 def imports(path: Path) -> set[str]:

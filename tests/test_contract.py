@@ -5,37 +5,49 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from runs import same_weights, short_settings, train_here, weights_of
-from ssdg.data.sets import PseudoLabels
+from ssdg.data.sets import Inputs, PseudoLabels, UnlabeledSet
 from ssdg.data.streams import Pipeline
+from ssdg.engine.feeding import make_stream
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder, pipeline_of, run
-from ssdg.engine.stages import Inputs
 from ssdg.engine.state import load_state, save_state
 from ssdg.errors import UserError
 from ssdg.methods import METHODS
-from ssdg.methods.api import Learner, Progress
+from ssdg.methods.api import Learner, Progress, Rule, Settings
 from worlds import write_world
 
 ALL = sorted(METHODS)
 
 
 def product_of(method: str, world: Path, cache: Path) -> tuple[Learner, Inputs, Pipeline]:
-    """A new learner of the method's product and data of the kind it trains on."""
+    """A new learner of the method's product and the data that the method itself asks to train it on."""
     config, problem = open_run(short_settings(method, data=str(world)), cache, device="cpu")
-    machine, task = start_machine("cpu"), problem.task
-    learner = Builder(config, len(task.classes), machine)("test", METHODS[method].learner, config.settings)
-    guesses = task.pool.labeled_by(some_labels(len(task.pool)))
-    is_cycle = METHODS[method].family == "ours"
-    unlabeled = task.pool if "unlabeled" in METHODS[method].needs and not is_cycle else None
-    inputs = Inputs(task.labeled, guesses if is_cycle else None, unlabeled, union=False)
-    return learner, inputs, pipeline_of(config, problem, machine)
+    machine, asked = start_machine("cpu"), Asked()
+    build = Builder(config, len(problem.task.classes), machine)
+    learner = METHODS[method].fit(problem.task, asked, build, config.settings)
+    return learner, asked.inputs[0], pipeline_of(config, problem, machine)
+
+
+class Asked:
+    """A Trainer that trains nothing and keeps what the product would have been trained on."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Inputs] = []
+
+    def train(self, key: str, learner: Learner, inputs: Inputs, settings: Settings, **given: Any) -> None:
+        if given.get("product"):
+            self.inputs.append(inputs)
+
+    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
+        return some_labels(len(pool))
 
 
 def some_labels(count: int) -> PseudoLabels:
@@ -44,7 +56,7 @@ def some_labels(count: int) -> PseudoLabels:
 
 
 def three_steps(learner: Learner, inputs: Inputs, pipeline: Pipeline, first: int = 0) -> dict[str, float]:
-    stream = inputs.stream(4, 7, pipeline, strong=True)
+    stream = make_stream(inputs, 4, 7, pipeline)
     learner.nets.train()
     for step in range(first, first + 3):
         torch.manual_seed(step)

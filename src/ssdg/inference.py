@@ -27,7 +27,7 @@ from .engine.predictions import Prediction, best_two
 from .engine.state import fill, load_tensors
 from .errors import UserError
 from .methods import find_method
-from .methods.api import Learner
+from .methods.api import Learner, Sizes
 from .models.backbones import build_backbone
 
 BATCH = 128
@@ -39,8 +39,9 @@ class ModelCard(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     format: int = Field(ge=1, le=1)
-    method: str
+    learner: str
     backbone: str
+    num_domains: int = Field(1, ge=1, le=10_000)
     size: int = Field(ge=8, le=1024)
     classes: list[str] = Field(min_length=2, max_length=100_000)
     settings: Any
@@ -48,7 +49,7 @@ class ModelCard(BaseModel):
     @field_validator("settings")
     @classmethod
     def _fit_method(cls, given: Any, info: ValidationInfo) -> Any:
-        return find_method(info.data["method"]).settings.model_validate(given) if "method" in info.data else given
+        return find_method(info.data["learner"]).settings.model_validate(given) if "learner" in info.data else given
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +99,8 @@ def load_model(folder: Path, device: str = "auto") -> Model:
     machine = start_machine(device)
     folder = folder / "model" if (folder / "model").is_dir() else folder
     card = read_card(folder / "model.json")
-    method = find_method(card.method)
-    learner = method.learner(
-        lambda: build_backbone(card.backbone, "none"),
-        len(card.classes),
-        card.settings,
-    )
+    sizes = Sizes(len(card.classes), card.num_domains)
+    learner = find_method(card.learner).learner(lambda: build_backbone(card.backbone, "none"), sizes, card.settings)
     path = folder / "model.safetensors"
     fill(dict(learner.nets.state_dict()), load_tensors(path)[0], path)
     machine.prepare(learner)

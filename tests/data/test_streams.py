@@ -66,12 +66,12 @@ def test_unlabeled_stream_draws_its_images_without_labels():
     assert sorted(values_of(batch.x)) == [1, 2, 3, 4, 5]
     assert batch.domain.tolist() == [2] * 5
     assert batch.strong is None
-    assert {f.name for f in fields(UnlabeledBatch)} == {"x", "domain", "strong"}
+    assert {f.name for f in fields(UnlabeledBatch)} == {"x", "domain", "second", "strong"}
 
 
 def test_strong_view_is_of_the_same_images_and_comes_beside_the_weak_one():
     stream = UnlabeledStream(unlabeled_set(range(100, 116), size=8), 16, 0, PLAIN)
-    plain, both = stream.draw(3), replace(stream, with_strong=True).draw(3)
+    plain, both = stream.draw(3), replace(stream, views=("strong",)).draw(3)
     assert torch.equal(plain.x, both.x)
     assert both.strong.shape == both.x.shape
     assert not torch.equal(both.strong, both.x)

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from ssdg.engine.machine import start_machine
-from ssdg.methods.api import Settings
+from ssdg.methods.api import Settings, Sizes
 from ssdg.methods.source_only import SourceOnly
 from ssdg.models.backbones import build_backbone
 
 
 def prepared(precision: str) -> SourceOnly:
     torch.manual_seed(0)
-    learner = SourceOnly(lambda: build_backbone("digits-cnn"), 3, Settings())
+    learner = SourceOnly(lambda: build_backbone("digits-cnn"), Sizes(3), Settings())
     start_machine("cpu", precision).prepare(learner)
     return learner
 

@@ -36,8 +36,9 @@ class Recorder:
         self.builds.append(Built(key, learner, settings, options))
         return self.builds[-1]
 
-    def train(self, key, learner, *, round, **given):
-        self.calls.append(("train", key, round, learner, given))
+    def train(self, key, learner, inputs, settings, *, round=1, **given):
+        told = {**{k: v for k, v in vars(inputs).items() if v is not None}, "settings": settings, **given}
+        self.calls.append(("train", key, round, learner, told))
 
     def label(self, key, learner, pool, rule, *, round):
         self.calls.append(("label", key, round, learner, {"pool": pool}))

@@ -7,6 +7,7 @@ import torch
 
 from builders import PlainSGD, TinyBackbone, at_epoch, labeled_batch, plain_cross_entropy, random_images
 from ssdg.data.sets import Batch
+from ssdg.methods.api import Sizes
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.settings import EidSettings
 
@@ -21,7 +22,7 @@ def settings(**changes):
 
 def learner(**changes):
     torch.manual_seed(0)
-    made = DualNetworks(TinyBackbone, 3, settings(**changes))
+    made = DualNetworks(TinyBackbone, Sizes(3), settings(**changes))
     made.nets.double().train()
     return made
 

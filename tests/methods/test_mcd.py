@@ -16,6 +16,7 @@ from builders import (
 )
 from ssdg.data.sets import Batch
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
+from ssdg.methods.api import Sizes
 
 X, U = random_images(6, 0), random_images(5, 1)
 HARD = torch.tensor([0, 1, 2, 2, 1, 0])
@@ -24,7 +25,7 @@ SOFT = torch.rand(6, 3, dtype=torch.float64, generator=torch.Generator().manual_
 
 def learner(norm=False, **settings):
     torch.manual_seed(0)
-    made = Mcd(lambda: TinyBackbone(norm), 3, McdSettings(lr=0.1, weight_decay=0.01, **settings))
+    made = Mcd(lambda: TinyBackbone(norm), Sizes(3), McdSettings(lr=0.1, weight_decay=0.01, **settings))
     made.nets.double().train()
     return made
 

@@ -19,8 +19,8 @@ from ssdg.methods.eid.warm import backbones_of, warm_start
 class Filler:
     """A trainer whose training sets every parameter to 0.25."""
 
-    def train(self, key: str, learner: Any, **told: Any) -> None:
-        self.key, self.told = key, told
+    def train(self, key: str, learner: Any, inputs: Any, settings: Any) -> None:
+        self.key, self.told = key, {"labeled": inputs.labeled, "settings": settings}
         with torch.no_grad():
             for parameter in learner.nets.parameters():
                 parameter.fill_(0.25)

@@ -17,6 +17,7 @@ from .randaugment import cutout_, rand_augment
 Augment = Literal["photo", "none"]
 
 MAX_SHIFT = 1 / 8  # of the side, as FixMatch's random translation
+DIGIT_SHIFT = 1 / 16  # 2 of 32 px, as Mean Teacher and MixMatch move SVHN's digits
 CUTOUT_NUMBERS = 3  # size, centre row, centre column
 
 
@@ -51,14 +52,26 @@ def weak_photo(x: Tensor, generator: torch.Generator) -> Tensor:
     """Each uint8 image (H, W, 3) moved by up to an eighth of its side, and mirrored half of the time."""
     _check_bytes(x)
     drawn = torch.rand(len(x), 3, generator=generator)
-    dy, dx = (_whole_shift(drawn[:, axis], x.shape[1 + axis]) for axis in (0, 1))
-    return shift_flip(x, dy, dx, drawn[:, 2] < 0.5)
+    return shift_flip(x, *_whole_shifts(drawn, x, MAX_SHIFT), drawn[:, 2] < 0.5)
 
 
-def _whole_shift(drawn: Tensor, side: int) -> Tensor:
-    """Uniform numbers in [0, 1) as whole pixels in [-side/8, side/8]."""
-    most = int(side * MAX_SHIFT)
-    return (drawn * (2 * most + 1)).long() - most
+def second_view(x: Tensor, kind: Augment, generator: torch.Generator) -> Tensor:
+    """Another weak view of a uint8 batch as floats, for methods that compare two.
+
+    Photos are moved and mirrored anew. Digits, which have no other augmentation, are moved by up to two of 32 pixels.
+    """
+    if kind == "photo":
+        return augment(x, kind, generator)
+    _check_bytes(x)
+    drawn = torch.rand(len(x), 2, generator=generator)
+    return to_float(shift_flip(x, *_whole_shifts(drawn, x, DIGIT_SHIFT), torch.zeros(len(x), dtype=torch.bool)))
+
+
+def _whole_shifts(drawn: Tensor, x: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+    """Two columns of uniform numbers in [0, 1) as whole pixels down and right, each within ±`rate` of the side."""
+    most = [int(side * rate) for side in x.shape[1:3]]
+    dy, dx = ((drawn[:, axis] * (2 * most[axis] + 1)).long() - most[axis] for axis in (0, 1))
+    return dy, dx
 
 
 def strong(

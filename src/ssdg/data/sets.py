@@ -19,6 +19,8 @@ from torch import Tensor
 
 Rows = NDArray[np.intp]
 Mix = Literal["mixup", "cutmix", "x+u"]
+View = Literal["second", "strong"]  # beside the weak view that every image has: another weak one, a strong one
+Setting = Literal["ssdg", "uda"]  # the target is never seen; the target is the unlabeled domain
 
 
 class Pixels(Protocol):
@@ -140,6 +142,11 @@ class LabeledSet:
         return len(self.images)
 
     @property
+    def num_domains(self) -> int:
+        """How many domains its images come from."""
+        return len(np.unique(self.domain))
+
+    @property
     def fingerprint(self) -> str:
         """A hash of what training can see."""
         return digest_of(self.images.fingerprint, self.y, self.domain, self.trusted)
@@ -181,6 +188,30 @@ def concat_unlabeled(sets: Sequence[UnlabeledSet]) -> UnlabeledSet:
 
 
 @dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a stage trains on: for every `batch` labeled images a step gets as many pseudo-labeled ones and `ratio`
+    times as many unlabeled ones.
+
+    `union`: labeled and pseudo-labeled images in one shuffled stream instead. `balanced`: a labeled batch holds as
+    many images of every domain. `views`: what unlabeled images have beside their weak view.
+    """
+
+    labeled: LabeledSet | MixedSet
+    pseudo: LabeledSet | None = None
+    unlabeled: UnlabeledSet | None = None
+    union: bool = False
+    balanced: bool = False
+    views: tuple[View, ...] = ()
+    ratio: int = 1
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that the stage can see."""
+        sets = [s.fingerprint for s in (self.labeled, self.pseudo, self.unlabeled) if s is not None]
+        return digest_of(*sets, self.union, self.balanced, self.views, self.ratio)
+
+
+@dataclass(frozen=True, eq=False)
 class PseudoLabels:
     """What a learner believes of a pool, in the pool's order."""
 
@@ -202,10 +233,11 @@ class LabeledBatch:
 
 @dataclass(frozen=True, eq=False)
 class UnlabeledBatch:
-    """x (B, 3, H, W) in [0, 1]; domain (B,); a strong view if the method asked for one. There is no y."""
+    """x (B, 3, H, W) in [0, 1]; domain (B,); other views of the same images if the method asked. There is no y."""
 
     x: Tensor
     domain: Tensor
+    second: Tensor | None = None
     strong: Tensor | None = None
 
 
@@ -225,6 +257,7 @@ class Task:
     classes: tuple[str, ...]
     labeled: LabeledSet
     unlabeled: Mapping[str, UnlabeledSet] = field(default_factory=dict)
+    setting: Setting = "ssdg"
 
     @property
     def pool(self) -> UnlabeledSet:

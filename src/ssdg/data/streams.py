@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..seeds import derive_seed, numpy_rng, torch_rng
-from .augment import Augment, augment, strong, to_float
+from .augment import Augment, augment, second_view, strong, to_float
 from .sets import (
     Batch,
     ImageTable,
@@ -24,6 +24,7 @@ from .sets import (
     Rows,
     UnlabeledBatch,
     UnlabeledSet,
+    View,
     concat_labeled,
 )
 
@@ -46,8 +47,11 @@ class Pipeline:
 
     def images(self, table: ImageTable, rows: Rows, *words: object) -> Tensor:
         """Weakly augmented images in [0, 1], channels last; the randomness comes from `words`."""
-        x = self.upload(table, rows)
-        return augment(x, self.kind, torch_rng(*words, self.rank)) if len(rows) else x.permute(0, 3, 1, 2).float()
+        return self.weak(self.upload(table, rows), *words)
+
+    def weak(self, x: Tensor, *words: object) -> Tensor:
+        """The weak view of uploaded images; the randomness comes from `words`."""
+        return augment(x, self.kind, torch_rng(*words, self.rank)) if len(x) else x.permute(0, 3, 1, 2).float()
 
     def upload(self, table: ImageTable, rows: Rows) -> Tensor:
         """uint8 (B, H, W, 3) on the device; pinned on its way to an accelerator."""
@@ -109,6 +113,31 @@ class LabeledStream:
 
 
 @dataclass(frozen=True)
+class BalancedStream:
+    """Batches of a labeled set with as many images of every domain; what does not divide goes to the first ones."""
+
+    data: LabeledSet
+    batch: int
+    seed: int
+    pipeline: Pipeline
+
+    def draw(self, step: int) -> LabeledBatch:
+        """The batch of this step, domain by domain."""
+        parts = []
+        for number, rows in enumerate(self._domains):
+            count = len(range(number, self.batch, len(self._domains)))
+            if count:
+                order = Shuffled(len(rows), derive_seed(self.seed, "domain", number))
+                parts.append(rows[order.stretch(step * count, count)])
+        rows = self.pipeline.share(np.concatenate(parts))
+        return LabeledStream(self.data, self.batch, self.seed, self.pipeline).rows(rows, step)
+
+    @cached_property
+    def _domains(self) -> list[Rows]:
+        return [np.flatnonzero(self.data.domain == d) for d in np.unique(self.data.domain)]
+
+
+@dataclass(frozen=True)
 class UnionStream:
     """One shuffled stream of labeled and pseudo-labeled images, handed out as its two parts."""
 
@@ -129,23 +158,26 @@ class UnionStream:
 
 @dataclass(frozen=True)
 class UnlabeledStream:
-    """Batches of an unlabeled set, with a strong view if asked."""
+    """Batches of an unlabeled set, with further views if asked."""
 
     data: UnlabeledSet
     batch: int
     seed: int
     pipeline: Pipeline
-    with_strong: bool = False
+    views: tuple[View, ...] = ()
 
     def draw(self, step: int) -> UnlabeledBatch:
         """The batch of this step."""
         p = self.pipeline
         rows = p.share(Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch))
-        x = p.images(self.data.images, rows, self.seed, step)
-        view = None
-        if self.with_strong:
-            view = strong(x, torch_rng(self.seed, step, p.rank, "strong"))
-        return UnlabeledBatch(x, p.small(self.data.domain[rows]), view)
+        images = p.upload(self.data.images, rows)
+        x = p.weak(images, self.seed, step)
+        views: dict[View, Tensor] = {}
+        if "second" in self.views:
+            views["second"] = second_view(images, p.kind, torch_rng(self.seed, step, p.rank, "second"))
+        if "strong" in self.views:
+            views["strong"] = strong(x, torch_rng(self.seed, step, p.rank, "strong"))
+        return UnlabeledBatch(x, p.small(self.data.domain[rows]), **views)
 
 
 @dataclass(frozen=True)
@@ -221,7 +253,7 @@ def box_maps(alpha: NDArray[np.float32], centres: NDArray[np.float32], height: i
 class BatchStream:
     """All that one training step draws."""
 
-    labeled: LabeledStream | MixedStream | UnionStream
+    labeled: LabeledStream | MixedStream | BalancedStream | UnionStream
     pseudo: LabeledStream | None = None
     unlabeled: UnlabeledStream | None = None
 

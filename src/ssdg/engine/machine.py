@@ -70,7 +70,8 @@ class Machine:
         for module in learner.nets.modules():
             if hasattr(module, "bf16_pays") and self.precision == "bf16":
                 # Per pass and not per step: autocast caches its casts, which a step's own updates make stale.
-                module.forward = Autocast(module, self.device.type)
+                for name in ("forward", "maps"):
+                    setattr(module, name, Autocast(module, name, self.device.type))
         if self.world > 1:
             for optimizer in learner.opts.values():
                 optimizer.register_step_pre_hook(lambda opt, args, kwargs: self._average_gradients(opt))
@@ -87,18 +88,19 @@ class Machine:
 
 @dataclass(frozen=True, eq=False)
 class Autocast:
-    """The forward pass of a module in bfloat16.
+    """A pass of a module, named by its method, in bfloat16.
 
     An object and not a closure: a deep copy of the module gets one of its own instead of the original's passes.
     """
 
     module: nn.Module
+    name: str
     device: str
 
     def __call__(self, *args: Any) -> Tensor:
         """What the module's class makes of the arguments."""
         with torch.autocast(self.device, torch.bfloat16):
-            out: Tensor = type(self.module).forward(self.module, *args)
+            out: Tensor = getattr(type(self.module), self.name)(self.module, *args)
         return out
 
 

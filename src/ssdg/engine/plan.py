@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ..data.sets import LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet
+from ..data.sets import Inputs, PseudoLabels, Task, UnlabeledSet
 from ..methods.api import Learner, Method, Rule, Settings
-from .stages import Inputs
+from .feeding import steps_per_epoch
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,15 @@ class Planner:
         self,
         key: str,
         learner: Learner,
-        *,
-        round: int,
-        labeled: LabeledSet | MixedSet,
+        inputs: Inputs,
         settings: Settings,
-        pseudo: LabeledSet | None = None,
-        unlabeled: UnlabeledSet | None = None,
+        *,
+        round: int = 1,
         lr_scale: float = 1.0,
-        union: bool = False,
         product: bool = False,
     ) -> None:
         """Note a stage."""
-        inputs = Inputs(labeled, pseudo, unlabeled, union)
-        self.stages.append(Planned(key, round, settings.epochs * inputs.steps_per_epoch(settings)))
+        self.stages.append(Planned(key, round, settings.epochs * steps_per_epoch(inputs, settings)))
 
     def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
         """Labels of the right shape."""

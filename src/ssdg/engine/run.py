@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event as Flag
 from threading import current_thread, main_thread
@@ -20,8 +20,8 @@ from ..data.hidden import Problem
 from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import locked, remove_leftovers, write_json
-from ..methods import find_method
-from ..methods.api import Learner, LearnerT, MakeBackbone, Method, Settings
+from ..methods import METHODS, find_method
+from ..methods.api import Learner, LearnerT, MakeBackbone, Method, Settings, Sizes
 from ..models.backbones import build_backbone
 from ..seeds import derive_seed
 from .evaluate import all_logits, mean_probs
@@ -36,28 +36,46 @@ from .state import save_tensors
 
 
 @dataclass(frozen=True)
+class Built:
+    """What is needed to build a learner again."""
+
+    learner: str  # the method whose learner it is
+    backbone: str
+    num_domains: int
+    settings: Settings
+
+
+@dataclass(frozen=True)
 class Builder:
     """Makes learners; see `ssdg.methods.api.Build`."""
 
     config: RunConfig
     num_classes: int
     machine: Machine
+    built: dict[int, Built] = field(default_factory=dict)  # by id of the learner
 
     def __call__(
         self,
         key: str,
-        learner: Callable[[MakeBackbone, int, Any], LearnerT],
+        learner: Callable[[MakeBackbone, Sizes, Any], LearnerT],
         settings: Settings,
         *,
+        num_domains: int = 1,
         backbone: str | None = None,
         weights: str | None = None,
     ) -> LearnerT:
         """A learner on this machine, its initial weights drawn from (seed, key)."""
         name, source = backbone or self.config.backbone, weights or self.config.weights
         torch.manual_seed(derive_seed(self.config.seed, "init", key))
-        made = learner(lambda: build_backbone(name, source), self.num_classes, settings)
+        made = learner(lambda: build_backbone(name, source), Sizes(self.num_classes, num_domains), settings)
         self.machine.prepare(made)
+        self.built[id(made)] = Built(learner_name(learner), name, num_domains, settings)
         return made
+
+
+def learner_name(learner: object) -> str:
+    """The registered method whose product is of this class; a helper that no method ships has no name."""
+    return next((name for name, method in METHODS.items() if method.learner is learner), "")
 
 
 def run(
@@ -94,13 +112,12 @@ def run(
             machine=machine,
             events=events,
             clock=Clock(save_seconds, stop, machine),
-            strong="strong" in method.needs,
         )
         build = Builder(config, len(problem.task.classes), machine)
         learner = method.fit(problem.task, trainer, build, config.settings)
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
         if machine.is_main:
-            save_model(folder / "model", learner, config, problem)
+            save_model(folder / "model", learner, build.built[id(learner)], config, problem)
             predict_target(folder / "predictions.csv", learner, problem, trainer.pipeline)
             write_json(folder / "result.json", result)
         events.emit("end", result={k: result[k] for k in ("target", "validation") if k in result})
@@ -187,16 +204,21 @@ def predict_target(path: Path, learner: Learner, problem: Problem, pipeline: Pip
         write_predictions(path, best_two(target.paths, probs, problem.task.classes))
 
 
-def save_model(folder: Path, learner: Learner, config: RunConfig, problem: Problem) -> None:
-    """The networks alone and what is needed to use them."""
+def save_model(folder: Path, learner: Learner, built: Built, config: RunConfig, problem: Problem) -> None:
+    """The networks alone and what is needed to use them.
+
+    The product's networks may be those of another method than the run's: `mcd+mixstyle` ships a `mixstyle`.
+    """
     tensors = dict(learner.nets.state_dict())
     about = {
         "format": 1,
         "method": config.method,
-        "backbone": config.backbone,
+        "learner": built.learner,
+        "backbone": built.backbone,
+        "num_domains": built.num_domains,
         "size": config.size,
         "classes": list(problem.task.classes),
-        "settings": config.settings.model_dump(mode="json"),
+        "settings": built.settings.model_dump(mode="json"),
         "fingerprint": problem.fingerprint,
         "versions": versions(),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ import numpy as np
 import torch
 
 from ..data.hidden import Problem
-from ..data.sets import LabeledSet, MixedSet, PseudoLabels, UnlabeledSet, concat_labeled, digest_of
-from ..data.streams import BatchStream, LabeledStream, MixedStream, Pipeline, UnionStream, UnlabeledStream
+from ..data.sets import Inputs, PseudoLabels, UnlabeledSet, digest_of
+from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import atomic_path
 from ..methods.api import Learner, Rule, Settings
@@ -22,60 +21,12 @@ from ..seeds import derive_seed
 from .audit import audit_labels
 from .evaluate import accuracies, all_logits, mean_probs
 from .events import Events
+from .feeding import images_per_step, make_stream, steps_per_epoch
 from .loop import Clock, Stage, run_steps
 from .machine import Machine
 from .state import Meta, load_state, read_meta
 
 LONGEST_NAME = 100  # characters; file systems allow 255, of which a temporary file's ending takes some
-
-
-@dataclass(frozen=True, eq=False)
-class Inputs:
-    """What a stage trains on."""
-
-    labeled: LabeledSet | MixedSet
-    pseudo: LabeledSet | None
-    unlabeled: UnlabeledSet | None
-    union: bool
-
-    def steps_per_epoch(self, settings: Settings) -> int:
-        """DA: the smaller of the two sets once. DCG: the larger once, or the union once."""
-        if settings.iterations is not None:
-            return settings.iterations
-        images = len(self.labeled)
-        if self.unlabeled is not None:
-            images = min(images, len(self.unlabeled))
-        if self.pseudo is not None:
-            images = images + len(self.pseudo) if self.union else max(images, len(self.pseudo))
-        return math.ceil(images / settings.batch)
-
-    def images_per_step(self, batch: int) -> int:
-        """Images drawn for a step: mixing takes two for one."""
-        sides = 1 + (isinstance(self.labeled, MixedSet) and self.labeled.mix != "x+u")
-        return batch * (sides + (self.pseudo is not None and not self.union) + (self.unlabeled is not None))
-
-    def fingerprint(self) -> str:
-        """A hash of all data of the stage."""
-        sets = [s.fingerprint for s in (self.labeled, self.pseudo, self.unlabeled) if s is not None]
-        return digest_of(*sets, self.union)
-
-    def stream(self, batch: int, seed: int, pipeline: Pipeline, *, strong: bool) -> BatchStream:
-        """The stage's batches."""
-        seeds = {name: derive_seed(seed, name) for name in ("labeled", "pseudo", "unlabeled")}
-        if self.union and self.pseudo is not None:
-            assert isinstance(self.labeled, LabeledSet)
-            union = concat_labeled([self.labeled, self.pseudo])
-            return BatchStream(UnionStream(union, batch, seeds["labeled"], pipeline))
-        first: LabeledStream | MixedStream
-        if isinstance(self.labeled, MixedSet):
-            first = MixedStream(self.labeled, batch, seeds["labeled"], pipeline)
-        else:
-            first = LabeledStream(self.labeled, batch, seeds["labeled"], pipeline)
-        second = LabeledStream(self.pseudo, batch, seeds["pseudo"], pipeline) if self.pseudo else None
-        third = None
-        if self.unlabeled is not None:
-            third = UnlabeledStream(self.unlabeled, batch, seeds["unlabeled"], pipeline, strong)
-        return BatchStream(first, second, third)
 
 
 @dataclass(eq=False)
@@ -89,7 +40,6 @@ class StageTrainer:
     machine: Machine
     events: Events
     clock: Clock
-    strong: bool = False
     metas: dict[str, Meta] = field(default_factory=dict)  # by stage file name, in order
     audits: list[dict[str, Any]] = field(default_factory=list)
 
@@ -97,25 +47,21 @@ class StageTrainer:
         self,
         key: str,
         learner: Learner,
-        *,
-        round: int,
-        labeled: LabeledSet | MixedSet,
+        inputs: Inputs,
         settings: Settings,
-        pseudo: LabeledSet | None = None,
-        unlabeled: UnlabeledSet | None = None,
+        *,
+        round: int = 1,
         lr_scale: float = 1.0,
-        union: bool = False,
         product: bool = False,
     ) -> None:
         """See `ssdg.methods.api.Trainer`."""
-        inputs = Inputs(labeled, pseudo, unlabeled, union)
         stage = self._stage(key, round, inputs, settings)
-        meta = self._start(stage, learner, inputs.fingerprint(), product)
+        meta = self._start(stage, learner, inputs.fingerprint, product)
         self.metas[stage.path.stem] = meta
         was_finished = bool(meta["finished"])
         if not was_finished:
             set_rate(learner, lr_scale)
-            stream = inputs.stream(settings.batch, stage.seed, self.pipeline, strong=self.strong)
+            stream = make_stream(inputs, settings.batch, stage.seed, self.pipeline)
             after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
             run_steps(stage, learner, stream, meta, after, self.clock, self.events)
         self.machine.wait()
@@ -140,9 +86,9 @@ class StageTrainer:
             key=key,
             round=round,
             epochs=settings.epochs,
-            steps_per_epoch=inputs.steps_per_epoch(settings),
+            steps_per_epoch=steps_per_epoch(inputs, settings),
             seed=derive_seed(self.seed, round, key),
-            images_per_step=inputs.images_per_step(settings.batch),
+            images_per_step=images_per_step(inputs, settings.batch),
             path=self.folder / "stages" / f"{stage_name(key, round)}.safetensors",
         )
 

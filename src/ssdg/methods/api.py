@@ -12,12 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from ..data.sets import Batch, LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet
+from ..data.sets import Batch, Inputs, LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet, View
 from ..errors import unknown
 from ..models.backbones import Backbone
 from ..models.heads import linear_head
 
-Family = Literal["source", "DA", "DG", "SSL", "ours"]
+Family = Literal["source", "DA", "DG", "DA+DG", "SSL", "ours"]
+Need = Literal["unlabeled", "balanced", "second", "strong"]  # data; as many images per domain; further views
+VIEWS: tuple[View, ...] = ("second", "strong")
 MakeBackbone = Callable[[], Backbone]
 Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> class (n,), keep (n,)
 
@@ -46,6 +48,14 @@ class Settings(BaseModel):
     def _numbers(cls, value: Any, info: ValidationInfo) -> Any:
         is_switch = cls.model_fields[str(info.field_name)].annotation is bool
         return value if is_switch else no_switch(value)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a learner must know of the data to be built."""
+
+    num_classes: int
+    num_domains: int = 1  # of the labeled and pseudo-labeled images it is trained on
 
 
 @dataclass(frozen=True)
@@ -89,17 +99,14 @@ class Trainer(Protocol):
         self,
         key: str,
         learner: Learner,
-        *,
-        round: int,
-        labeled: LabeledSet | MixedSet,
+        inputs: Inputs,
         settings: Settings,
-        pseudo: LabeledSet | None = None,
-        unlabeled: UnlabeledSet | None = None,
+        *,
+        round: int = 1,
         lr_scale: float = 1.0,
-        union: bool = False,
         product: bool = False,
     ) -> None:
-        """Train for `settings.epochs`. `union`: labeled and pseudo-labeled images in one shuffled stream.
+        """Train for `settings.epochs`.
 
         `product` marks the learner that will be used in the end: the engine evaluates it after every epoch.
         """
@@ -116,9 +123,10 @@ class Build(Protocol):
     def __call__(
         self,
         key: str,
-        learner: Callable[[MakeBackbone, int, Any], LearnerT],
+        learner: Callable[[MakeBackbone, Sizes, Any], LearnerT],
         settings: Settings,
         *,
+        num_domains: int = 1,
         backbone: str | None = None,
         weights: str | None = None,
     ) -> LearnerT:
@@ -126,7 +134,7 @@ class Build(Protocol):
         ...
 
 
-Fit = Callable[[Task, Trainer, Build, Any], Learner]
+Algorithm = Callable[[Task, Trainer, Build, Any], Learner]
 
 
 @dataclass(frozen=True)
@@ -134,17 +142,37 @@ class Method:
     """A row of the registry. `learner` is the class of the product, what is evaluated and shipped.
 
     `presets` are settings by the preset's name; "quick photo" and "quick none" hold for one kind of data only.
+    Without an `algorithm` of its own a method is one stage of training on all the data that it needs.
     """
 
     name: str
     family: Family
     paper: str
     summary: str
-    learner: Callable[[MakeBackbone, int, Any], Learner]
-    settings: type[Settings]
-    fit: Fit
-    needs: tuple[Literal["unlabeled", "strong"], ...] = ()
+    learner: Callable[[MakeBackbone, Sizes, Any], Learner]
+    settings: type[Settings] = Settings
+    needs: tuple[Need, ...] = ()
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    algorithm: Algorithm | None = None
+
+    def fit(self, task: Task, trainer: Trainer, build: Build, settings: Settings) -> Learner:
+        """Train on a task; returns the product."""
+        if self.algorithm is not None:
+            return self.algorithm(task, trainer, build, settings)
+        product = build("main", self.learner, settings, num_domains=task.labeled.num_domains)
+        pool = task.pool if "unlabeled" in self.needs else None
+        trainer.train("main", product, self.inputs(task.labeled, pool, settings), settings, product=True)
+        return product
+
+    def inputs(self, labeled: LabeledSet | MixedSet, unlabeled: UnlabeledSet | None, settings: Settings) -> Inputs:
+        """These sets, drawn as the method needs them."""
+        return Inputs(
+            labeled,
+            unlabeled=unlabeled,
+            balanced="balanced" in self.needs,
+            views=tuple(view for view in VIEWS if view in self.needs),
+            ratio=getattr(settings, "ratio", 1),
+        )
 
 
 METHODS: dict[str, Method] = {}
@@ -196,15 +224,3 @@ def argmax_rule(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Q = argmax p (Eq. APL): the class of highest mean probability over the networks; everything is kept."""
     y = logits.softmax(-1).mean(0).argmax(-1)
     return y, torch.ones_like(y, dtype=torch.bool)
-
-
-def fit_once(learner: Callable[[MakeBackbone, int, Any], Learner], *, unlabeled: bool) -> Fit:
-    """The `fit` of a plain method: one stage on the labeled set and, if asked, all unlabeled domains as one."""
-
-    def fit(task: Task, trainer: Trainer, build: Build, settings: Settings) -> Learner:
-        product = build("main", learner, settings)
-        pool = task.pool if unlabeled else None
-        trainer.train("main", product, round=1, labeled=task.labeled, unlabeled=pool, settings=settings, product=True)
-        return product
-
-    return fit

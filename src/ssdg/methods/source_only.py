@@ -6,15 +6,14 @@ from torch import Tensor, nn
 
 from ..data.sets import Batch
 from ..losses.classification import cross_entropy
-from .api import MakeBackbone, Method, Progress, Settings, descend, fit_once, register, sgd, with_head
+from .api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd, with_head
 
 
 class SourceOnly:
     """One network, one loss."""
 
-    def __init__(self, make_backbone: MakeBackbone, num_classes: int, settings: Settings) -> None:
-        backbone = make_backbone()
-        self.network = with_head(backbone, num_classes)
+    def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: Settings) -> None:
+        self.network = with_head(make_backbone(), sizes.num_classes)
         self.nets = nn.ModuleDict({"network": self.network})
         self.opts = {"network": sgd([self.network], settings)}
 
@@ -37,7 +36,5 @@ register(
         paper="the baseline of every table",
         summary="cross-entropy on the labeled domain alone",
         learner=SourceOnly,
-        settings=Settings,
-        fit=fit_once(SourceOnly, unlabeled=False),
     )
 )

@@ -5,7 +5,8 @@ in float32, also under autocast. It has
 `num_features`;
 `min_size`, the smallest side of an image in pixels;
 `bf16_pays`, whether bfloat16 is the faster precision for its kind of layers;
-`style_stages`, the three modules whose outputs are (B, C, h, w) maps.
+`style_stages`, the three modules whose outputs are (B, C, h, w) maps;
+`maps`, images to the last maps (B, C, h, w), and `pool`, these maps to features: together they are the forward pass.
 """
 
 from __future__ import annotations

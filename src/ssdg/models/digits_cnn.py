@@ -32,11 +32,18 @@ class DigitsCNN(nn.Module):
         """The first three stages, whose outputs are (B, 64, h, w) maps of 16, 8 and 4 pixels."""
         return (self.stage1, self.stage2, self.stage3)
 
+    def maps(self, x: Tensor) -> Tensor:
+        """Images (B, 3, 32, 32) in [0, 1] to the last stage's maps (B, 64, 2, 2)."""
+        check_images(x, "digits-cnn", smallest=self.min_size, only=True)
+        return self.stage4(self.stage3(self.stage2(self.stage1(self.normalize(x)))))  # type: ignore[no-any-return]
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """All positions of all maps (B, 256)."""
+        return full_precision(maps).flatten(1)
+
     def forward(self, x: Tensor) -> Tensor:
         """Images (B, 3, 32, 32) in [0, 1] to features (B, 256)."""
-        check_images(x, "digits-cnn", smallest=self.min_size, only=True)
-        maps = self.stage4(self.stage3(self.stage2(self.stage1(self.normalize(x)))))
-        return full_precision(maps).flatten(1)
+        return self.pool(self.maps(x))
 
 
 def stage(in_channels: int) -> nn.Sequential:

@@ -104,13 +104,21 @@ class EfficientNetLite0(nn.Module):
         """Three blocks whose outputs (B, C, h, w) have strides 4, 8 and 16."""
         return tuple(self._blocks[i] for i in STYLE_BLOCKS)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to pooled features (B, 1280)."""
+    def maps(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) in [0, 1] to the last maps (B, 1280, h, w)."""
         check_images(x, "efficientnet-lite0", smallest=self.min_size)
         x = self._relu6(self._bn0(self._conv_stem(self.normalize(x))))
         for block in self._blocks:
             x = block(x)
-        return mean_pool(self._relu6(self._bn1(self._conv_head(x))))
+        return self._relu6(self._bn1(self._conv_head(x)))  # type: ignore[no-any-return]
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """The maps' means over positions (B, 1280)."""
+        return mean_pool(maps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) in [0, 1] to pooled features (B, 1280)."""
+        return self.pool(self.maps(x))
 
 
 def inverted_residuals() -> list[nn.Module]:

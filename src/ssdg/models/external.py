@@ -55,6 +55,23 @@ class ExternalBackbone(nn.Module):
             )
         return tuple(self.net.get_submodule(stage) for stage in self._style_names)
 
+    def maps(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) in [0, 1] to the last maps (B, C, h, w); refused for networks on tokens."""
+        if not self._style_names:
+            raise UserError(
+                f"backbone '{self.name}' has no feature maps; choose a convolutional backbone or another method"
+            )
+        check_images(x, self.name, smallest=self.min_size, only=self.fixed)
+        if hasattr(self.net, "forward_features"):  # timm
+            return self.net.forward_features(self.normalize(x))  # type: ignore[no-any-return, operator]
+        return self.net(self.normalize(x)).feature_maps[-1]  # type: ignore[no-any-return]
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """What `forward` makes of the maps: (B, num_features)."""
+        if hasattr(self.net, "forward_head"):  # timm
+            return full_precision(self.net.forward_head(maps, pre_logits=True))  # type: ignore[operator]
+        return mean_pool(maps)
+
     def forward(self, x: Tensor) -> Tensor:
         """Images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
         check_images(x, self.name, smallest=self.min_size, only=self.fixed)

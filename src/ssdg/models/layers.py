@@ -140,15 +140,17 @@ class StyleHook:
         return self.layer(output)  # type: ignore[no-any-return]
 
 
-def attach_style(backbone: nn.Module, make_confusor: Callable[[], nn.Module]) -> list[RemovableHandle]:
-    """Put a new layer after each of the backbone's `style_stages`; `handle.remove()` takes one off again.
+def attach_style(
+    backbone: nn.Module, make_confusor: Callable[[], nn.Module], num_stages: int = 3
+) -> list[RemovableHandle]:
+    """Put a new layer after the first of the backbone's `style_stages`; `handle.remove()` takes one off again.
 
     The layers sit in forward hooks: keys of the state dict and parameters of the backbone stay as they were,
     so a layer with parameters of its own is refused.
     """
     handles = []
     stages: tuple[nn.Module, ...] = backbone.style_stages  # type: ignore[assignment]
-    for stage in stages:
+    for stage in stages[:num_stages]:
         layer = make_confusor()
         if layer.state_dict():
             raise UserError(f"a style layer has no state of its own, unlike {type(layer).__name__}")

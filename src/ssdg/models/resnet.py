@@ -93,11 +93,19 @@ class ResNet(nn.Module):
         """The first three stages, whose outputs (B, C, h, w) have strides 4, 8 and 16."""
         return (self.layer1, self.layer2, self.layer3)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
+    def maps(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) in [0, 1] to the last stage's maps (B, num_features, h, w)."""
         check_images(x, self.kind, smallest=self.min_size)
         x = self.maxpool(self.relu(self.bn1(self.conv1(self.normalize(x)))))
-        return mean_pool(self.layer4(self.layer3(self.layer2(self.layer1(x)))))
+        return self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[no-any-return]
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """The maps' means over positions (B, num_features)."""
+        return mean_pool(maps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
+        return self.pool(self.maps(x))
 
 
 def shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Sequential | None:

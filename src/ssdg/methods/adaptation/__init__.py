@@ -1,1 +1,5 @@
 """Domain adaptation methods: labeled source, unlabeled target."""
+
+from . import mcd
+
+__all__ = ["mcd"]

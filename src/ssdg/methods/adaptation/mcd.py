@@ -10,7 +10,7 @@ from ...losses.classification import cross_entropy
 from ...losses.discrepancy import l1_discrepancy
 from ...models.heads import linear_head
 from ...models.layers import counted_twice
-from ..api import MakeBackbone, Method, Progress, Settings, descend, fit_once, register, sgd
+from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
 
 
 class McdSettings(Settings):
@@ -26,9 +26,9 @@ class Mcd:
     batches, so batch norm normalises each domain by its own statistics while training.
     """
 
-    def __init__(self, make_backbone: MakeBackbone, num_classes: int, settings: McdSettings) -> None:
+    def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: McdSettings) -> None:
         self.features = make_backbone()
-        self.heads = nn.ModuleList([linear_head(self.features.num_features, num_classes) for _ in range(2)])
+        self.heads = nn.ModuleList([linear_head(self.features.num_features, sizes.num_classes) for _ in range(2)])
         self.nets = nn.ModuleDict({"features": self.features, "heads": self.heads})
         self.opts = {"features": sgd([self.features], settings), "heads": sgd([self.heads], settings)}
         self.inner_steps = settings.inner_steps
@@ -75,7 +75,6 @@ register(
         summary="two classifiers disagree on unlabeled images, features learn to end the disagreement",
         learner=Mcd,
         settings=McdSettings,
-        fit=fit_once(Mcd, unlabeled=True),
         needs=("unlabeled",),
     )
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...data.sets import Task
+from ...data.sets import Inputs, Task
 from ..api import Build, Learner, Method, Trainer, register
 from .bridge import evolve, first_source
 from .dual import DualNetworks
@@ -25,17 +25,8 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
         # APL
         pseudo = pseudo_label(task, trainer, labelers, source, cfg, cycle=cycle)
         # DCG
-        trainer.train(
-            "dcg",
-            dual,
-            round=cycle,
-            labeled=task.labeled,
-            pseudo=pseudo,
-            settings=cfg,
-            lr_scale=1 / cycle**2,
-            union=cfg.union,
-            product=True,
-        )
+        inputs = Inputs(task.labeled, pseudo=pseudo, union=cfg.union)
+        trainer.train("dcg", dual, inputs, cfg, round=cycle, lr_scale=1 / cycle**2, product=True)
         # EID
         source = evolve(task, trainer, dual, cfg, cycle=cycle)
     return dual
@@ -49,8 +40,8 @@ register(
         summary="pseudo-label each unlabeled domain, calibrate with two networks, mix what is clean, repeat",
         learner=DualNetworks,
         settings=EidSettings,
-        fit=fit,
         needs=("unlabeled",),
         presets={"release": RELEASE, "quick": QUICK, "quick none": QUICK_DIGITS},
+        algorithm=fit,
     )
 )

@@ -12,16 +12,16 @@ from ...losses.classification import cross_entropy, cross_entropy_each
 from ...losses.information import label_diversity
 from ...losses.selection import clean_rate, small_loss_rows
 from ...models.layers import StyleConfusor, attach_style
-from ..api import MakeBackbone, Progress, descend, sgd, with_head
+from ..api import MakeBackbone, Progress, Sizes, descend, sgd, with_head
 from .settings import EidSettings
 
 
 class DualNetworks:
     """Two networks of the same kind with heads of their own; `logits` gives both."""
 
-    def __init__(self, make_backbone: MakeBackbone, num_classes: int, settings: EidSettings) -> None:
+    def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: EidSettings) -> None:
         self.settings = settings
-        self.networks = [self._network(make_backbone, num_classes) for _ in range(2)]
+        self.networks = [self._network(make_backbone, sizes.num_classes) for _ in range(2)]
         self.nets = nn.ModuleDict({"first": self.networks[0], "second": self.networks[1]})
         self.opts = {"both": sgd(self.networks, settings)}
 

@@ -29,17 +29,10 @@ def pseudo_label(
     cycle: int,
 ) -> LabeledSet:
     """Train each labeler from the source to its own domain and label that domain (Eq. APL)."""
-    labeled = []
+    method, labeled = find_method(cfg.apl, family="DA"), []
     for name, pool in task.unlabeled.items():
-        trainer.train(
-            f"apl/{name}",
-            labelers[name],
-            round=cycle,
-            labeled=source,
-            unlabeled=pool,
-            settings=cfg.labeler,
-            lr_scale=1 / cycle**2,
-        )
+        inputs = method.inputs(source, pool, cfg.labeler)
+        trainer.train(f"apl/{name}", labelers[name], inputs, cfg.labeler, round=cycle, lr_scale=1 / cycle**2)
         labels = trainer.label(f"apl/{name}", labelers[name], pool, argmax_rule, round=cycle)
         labeled.append(pool.labeled_by(labels))
     return concat_labeled(labeled)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from ...data.sets import Task
+from ...data.sets import Inputs, Task
 from ..api import Build, Learner, Settings, Trainer
 from ..source_only import SourceOnly
 from .settings import EidSettings
@@ -28,7 +28,7 @@ def warm_start(task: Task, trainer: Trainer, build: Build, learners: Sequence[Le
         }
     )
     source = build("warm", SourceOnly, settings)
-    trainer.train("warm", source, round=1, labeled=task.labeled, settings=settings)
+    trainer.train("warm", source, Inputs(task.labeled), settings)
     trained = backbones_of(source.nets)
     for learner in learners:
         for backbone in backbones_of(learner.nets):

@@ -1,0 +1,59 @@
+"""From what a stage trains on to its batches: how many steps, how many images, in which order."""
+
+from __future__ import annotations
+
+import math
+
+from ..data.sets import Inputs, LabeledSet, MixedSet, concat_labeled
+from ..data.streams import (
+    BalancedStream,
+    BatchStream,
+    LabeledStream,
+    MixedStream,
+    Pipeline,
+    UnionStream,
+    UnlabeledStream,
+)
+from ..methods.api import Settings
+from ..seeds import derive_seed
+
+
+def steps_per_epoch(inputs: Inputs, settings: Settings) -> int:
+    """With unlabeled images: the smaller of the two sets once. DCG: the larger once, or the union once."""
+    if settings.iterations is not None:
+        return settings.iterations
+    images = len(inputs.labeled)
+    if inputs.unlabeled is not None:
+        images = min(images, len(inputs.unlabeled))
+    if inputs.pseudo is not None:
+        images = images + len(inputs.pseudo) if inputs.union else max(images, len(inputs.pseudo))
+    return math.ceil(images / settings.batch)
+
+
+def images_per_step(inputs: Inputs, batch: int) -> int:
+    """Images drawn for a step: mixing takes two for one."""
+    times = 2 if isinstance(inputs.labeled, MixedSet) and inputs.labeled.mix != "x+u" else 1
+    times += inputs.pseudo is not None and not inputs.union
+    times += inputs.ratio if inputs.unlabeled is not None else 0
+    return batch * times
+
+
+def make_stream(inputs: Inputs, batch: int, seed: int, pipeline: Pipeline) -> BatchStream:
+    """The stage's batches."""
+    seeds = {name: derive_seed(seed, name) for name in ("labeled", "pseudo", "unlabeled")}
+    if inputs.union and inputs.pseudo is not None:
+        assert isinstance(inputs.labeled, LabeledSet)
+        union = concat_labeled([inputs.labeled, inputs.pseudo])
+        return BatchStream(UnionStream(union, batch, seeds["labeled"], pipeline))
+    first: LabeledStream | MixedStream | BalancedStream
+    if isinstance(inputs.labeled, MixedSet):
+        first = MixedStream(inputs.labeled, batch, seeds["labeled"], pipeline)
+    else:
+        kind = BalancedStream if inputs.balanced else LabeledStream
+        first = kind(inputs.labeled, batch, seeds["labeled"], pipeline)
+    second = LabeledStream(inputs.pseudo, batch, seeds["pseudo"], pipeline) if inputs.pseudo else None
+    third = None
+    if inputs.unlabeled is not None:
+        count = batch * inputs.ratio
+        third = UnlabeledStream(inputs.unlabeled, count, seeds["unlabeled"], pipeline, inputs.views)
+    return BatchStream(first, second, third)

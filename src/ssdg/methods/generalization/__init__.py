@@ -1,0 +1,1 @@
+"""Domain generalization methods: labeled images only, of one domain or, with pseudo-labels, of several."""

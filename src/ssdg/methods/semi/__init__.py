@@ -1,0 +1,1 @@
+"""Semi-supervised methods: labeled and unlabeled images, domains ignored."""
