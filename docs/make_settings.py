@@ -93,6 +93,8 @@ def type_of(kind: Any) -> str:
         return " or ".join("empty" if part is NoneType else type_of(part) for part in get_args(kind))
     if get_origin(kind) is tuple:
         return "list"
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "group"
     return {int: "whole number", float: "number", bool: "true / false", str: "text", Any: "group"}[kind]
 
 

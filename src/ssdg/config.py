@@ -11,6 +11,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
 
+from .data.sets import Setting
 from .errors import UserError, unknown
 from .methods import find_method
 from .methods.api import Method, Settings, no_switch
@@ -49,6 +50,9 @@ class RunConfig(BaseModel):
     labeled: str = Field(description="domain (with data) or folder")
     unlabeled: tuple[str, ...] | None = Field(None, description="domains or folders; empty: all the others")
     target: str | None = Field(None, description="domain or folder of the unseen domain")
+    setting: Setting = Field("ssdg", description="ssdg: the target is never seen; uda: it is the unlabeled domain")
+    plugin: str | None = Field(None, description="a Python file with methods of your own")
+    plugin_digest: str | None = Field(None, description="of the plugin's content; set by ssdg")
     backbone: str = "resnet18"
     weights: str = Field("imagenet", description="none, imagenet or a file")
     size: int = Field(224, ge=8, le=1024, description="pixels; images are resized to size × size")
@@ -73,7 +77,7 @@ class RunConfig(BaseModel):
 
 
 def _last_parts(values: Flat) -> Flat:
-    paths = ("data", "labeled", "target", "weights", "apl_weights")
+    paths = ("data", "labeled", "target", "weights", "apl_weights", "plugin")
     short: Flat = {key: Path(values[key]).name for key in paths if values.get(key) is not None}
     if values.get("unlabeled") is not None:
         short["unlabeled"] = [Path(path).name for path in values["unlabeled"]]
@@ -162,16 +166,24 @@ def _validated(values: Flat, method: Method) -> RunConfig:
     try:
         return RunConfig(**run, settings=method.settings.model_validate(own))
     except ValidationError as error:
-        raise UserError(_sentence(error, own)) from None
+        raise UserError(_sentence(error, own, method)) from None
 
 
-def _sentence(error: ValidationError, own: Flat) -> str:
+def _sentence(error: ValidationError, own: Flat, method: Method) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":  # unknown keys of the run and the method are refused before
-        names = sorted(find_method(own.get("apl", "mcd")).settings.model_fields)
+        names = sorted(_labeler_settings(method, own).model_fields)
         return str(unknown("setting", key, [f"labeler.{name}" for name in names]))
     if first["type"] == "missing":
         return f"'{key}' is missing; give --{key}"
     reason = first["msg"].removeprefix("Value error, ")
     return f"{key}={first['input']!r} is not allowed: {reason}" if key else reason
+
+
+def _labeler_settings(method: Method, own: Flat) -> type[Settings]:
+    """The settings that stand in the group `labeler`: of one method in A+B, of the method named by `apl` in eid."""
+    kind: Any = method.settings.model_fields["labeler"].annotation
+    if isinstance(kind, type) and issubclass(kind, Settings):
+        return kind
+    return find_method(own.get("apl", method.settings.model_fields["apl"].default)).settings

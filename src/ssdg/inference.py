@@ -29,6 +29,7 @@ from .errors import UserError
 from .methods import find_method
 from .methods.api import Learner, Sizes
 from .models.backbones import build_backbone
+from .plugins import load_plugin
 
 BATCH = 128
 
@@ -91,12 +92,16 @@ class Model:
             yield Prediction(item.path, error=image) if isinstance(image, str) else next(told)
 
 
-def load_model(folder: Path, device: str = "auto") -> Model:
+def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -> Model:
     """The model of a run folder or of a model folder. Nothing in the files is executed.
+
+    Only a `plugin`, the Python file with a method of one's own, is code; it is never taken from the folder.
 
     It computes in float32: a run in bf16 scored itself in bf16, and a close call may fall the other way here.
     """
     machine = start_machine(device)
+    if plugin is not None:
+        load_plugin(plugin)
     folder = folder / "model" if (folder / "model").is_dir() else folder
     card = read_card(folder / "model.json")
     sizes = Sizes(len(card.classes), card.num_domains)

@@ -11,8 +11,9 @@ from runs import short_settings, train_here
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder
+from ssdg.methods import find_method
 from ssdg.methods.eid.dual import DualNetworks
-from ssdg.methods.eid.labeling import build_labelers
+from ssdg.methods.eid.labeling import Labeling
 from ssdg.methods.eid.warm import backbones_of, warm_start
 
 
@@ -30,7 +31,7 @@ def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path)
     config, problem = open_run(short_settings("eid", data=str(world), warm_epochs=3, warm_lr=0.2), cache)
     build, cfg = Builder(config, 3, start_machine("cpu")), config.settings
     dual = build("dcg", DualNetworks, cfg)
-    learners = [*build_labelers(problem.task, build, cfg, cycle=1).values(), dual]  # type: ignore[arg-type]
+    learners = [*Labeling(find_method("mcd"), cfg.labeler).build(problem.task, build).values(), dual]  # type: ignore[arg-type]
     trainer = Filler()
     warm_start(problem.task, trainer, build, learners, cfg)  # type: ignore[arg-type]
     assert trainer.told["labeled"] is problem.task.labeled

@@ -57,7 +57,8 @@ class Display:
         say(f"  unlabeled  {others}")
         if problem.target is not None:
             known = "" if problem.target.is_labeled else ", to be predicted"
-            say(f"  unseen     {problem.target.name} ({len(problem.target.images):,}{known})")
+            role = "unseen    " if config.setting == "ssdg" else "adapted to"
+            say(f"  {role} {problem.target.name} ({len(problem.target.images):,}{known})")
         say(f"  network    {config.backbone}, weights {config.weights}, {config.size} px, {config.precision}")
         say(f"  folder     {self.folder or 'a temporary one'}")
         for path, reason in problem.unreadable[:5]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 
-def methods(*, json_: bool = False) -> None:
-    """List the methods that can be trained.
+def methods(*, plugin: Path | None = None, json_: bool = False) -> None:
+    """List the methods that can be trained. Any DA method and any DG method compose to `A+B`.
 
     Parameters
     ----------
+    plugin
+        A Python file that registers methods of your own.
     json_
         Print JSON: name, family, paper, needs, summary and settings of each method.
     """
@@ -17,7 +20,10 @@ def methods(*, json_: bool = False) -> None:
     from rich.table import Table
 
     from ..methods import METHODS
+    from ..plugins import load_plugin
 
+    if plugin is not None:
+        load_plugin(plugin)
     rows = sorted(METHODS.values(), key=lambda m: (m.family, m.name))
     if json_:
         told = [

@@ -34,6 +34,8 @@ def train(
     target: str | None = None,
     method: str | None = None,
     preset: str | None = None,
+    setting: str | None = None,
+    plugin: str | None = None,
     seed: int | None = None,
     out: Path | None = None,
     dry_run: bool = False,
@@ -60,6 +62,10 @@ def train(
         What to train; `ssdg methods` lists them.  [default: eid]
     preset
         paper, release or quick.  [default: paper]
+    setting
+        ssdg: the target is never seen; uda: it is the unlabeled domain (domain adaptation).  [default: ssdg]
+    plugin
+        A Python file that registers methods of your own.
     seed
         Of everything random.  [default: 0]
     out
@@ -85,7 +91,7 @@ def train(
         if "=" not in word:
             given = merge(given, read_yaml(Path(word)))
     named: dict[str, Any] = {"data": data, "labeled": labeled, "unlabeled": domains or None, "target": target}
-    named |= {"method": method, "preset": preset, "seed": seed}
+    named |= {"method": method, "preset": preset, "setting": setting, "plugin": plugin, "seed": seed}
     given = merge(given, {name: value for name, value in named.items() if value is not None})
     given = merge(given, parse_overrides(word for word in words if "=" in word))
     return start(given, out, dry_run, Options(device, threads, cache, save_seconds))
@@ -204,7 +210,7 @@ def with_full_paths(given: dict[str, Any]) -> dict[str, Any]:
     full = dict(given)
     if isinstance(full.get("unlabeled"), str):  # unlabeled=sketch
         full["unlabeled"] = [full["unlabeled"]]
-    for key in ("weights", "apl_weights"):
+    for key in ("weights", "apl_weights", "plugin"):
         if isinstance(full.get(key), str) and Path(full[key]).is_file():
             full[key] = str(Path(full[key]).absolute())
     if full.get("data") is not None:

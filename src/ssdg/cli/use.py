@@ -20,6 +20,7 @@ def predict(
     *paths: Path,
     out: Annotated[Path, Parameter(alias="-o")],
     device: str = "auto",
+    plugin: Path | None = None,
 ) -> int:
     """Classify images; the networks of the run are averaged. Unreadable files get a row with the reason.
 
@@ -33,6 +34,8 @@ def predict(
         The CSV file to write: path, class, confidence, second guess and its confidence, error.
     device
         auto, cpu or cuda.
+    plugin
+        The Python file with the run's method, where it is one of your own.
     """
     from rich.console import Console
     from rich.progress import track
@@ -43,7 +46,7 @@ def predict(
     if not paths:
         raise UserError("no images were given; name images, folders or .zip archives after the run folder")
     items = list(find_items(paths))
-    model = load_model(run, device)
+    model = load_model(run, device, plugin)
     console = Console(stderr=True, highlight=False)
     rows = track(model.predict(items), "predicting", len(items), console=console, disable=not console.is_terminal)
     unreadable = write_predictions(out, rows)
@@ -69,7 +72,15 @@ def find_items(paths: tuple[Path, ...]) -> Iterator[Item]:
             yield replace(item, path=f"{path}/{item.path}")
 
 
-def evaluate(run: Path, *, data: Path, device: str = "auto", cache: Path | None = None, json_: bool = False) -> int:
+def evaluate(
+    run: Path,
+    *,
+    data: Path,
+    device: str = "auto",
+    cache: Path | None = None,
+    plugin: Path | None = None,
+    json_: bool = False,
+) -> int:
     """Score a trained run on a folder with class sub-folders: every readable image, once.
 
     Parameters
@@ -82,6 +93,8 @@ def evaluate(run: Path, *, data: Path, device: str = "auto", cache: Path | None 
         auto, cpu or cuda.
     cache
         Where decoded images are kept.
+    plugin
+        The Python file with the run's method, where it is one of your own.
     json_
         Print JSON.
     """
@@ -91,7 +104,7 @@ def evaluate(run: Path, *, data: Path, device: str = "auto", cache: Path | None 
     from ..inference import load_model
     from .display import score_rows
 
-    model = load_model(run, device)
+    model = load_model(run, device, plugin)
     scores = score_folder(model, data, cache or default_cache())
     if json_:
         print(json.dumps(scores, indent=2))

@@ -24,6 +24,17 @@ def check_roles(labeled: str, unlabeled: Sequence[str], target: str | None) -> N
         raise UserError(f"'{twice[0]}' is given twice as an unlabeled domain; give it once")
 
 
+def check_setting(setting: str, unlabeled: Sequence[str], target: str | None) -> None:
+    """Domain adaptation has one unlabeled domain: its target."""
+    if setting == "uda" and target is None:
+        raise UserError("--setting uda adapts to the target and none was given; add --target")
+    if setting == "uda" and unlabeled:
+        raise UserError(
+            f"--setting uda has the target as its only unlabeled domain, and '{unlabeled[0]}' was given as one; "
+            "leave --unlabeled out, or use --setting ssdg"
+        )
+
+
 def check_apart(labeled: Path, unlabeled: Sequence[Path], target: Path | None) -> None:
     """Folders must exist, and none may lie in another: an image would be learned from and tested on."""
     given = [("labeled", labeled), *(("unlabeled", path) for path in unlabeled)]

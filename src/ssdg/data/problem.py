@@ -18,12 +18,13 @@ from .checks import (
     check_labeled,
     check_roles,
     check_same_classes,
+    check_setting,
 )
 from .folders import Benchmark, Domain, read_benchmark, read_class_folder
 from .hidden import UNKNOWN, Problem, Target
 from .loading import Loaded, load_domain
 from .progress import Progress
-from .sets import LabeledSet, Task, UnlabeledSet, digest_of
+from .sets import LabeledSet, Setting, Task, UnlabeledSet, digest_of
 
 
 def benchmark_problem(
@@ -32,6 +33,7 @@ def benchmark_problem(
     labeled: str,
     target: str | None,
     unlabeled: Sequence[str] | None = None,
+    setting: Setting = "ssdg",
     size: int | None = None,
     cache: Path,
     progress: Progress | None = None,
@@ -39,17 +41,18 @@ def benchmark_problem(
     """One labeled, some unlabeled and one unseen domain of a benchmark root.
 
     Without `unlabeled`, all other domains are unlabeled; in the web benchmarks only the crawled one is.
+    In the setting `uda` the target, whole and without its labels, is the unlabeled domain.
     """
     benchmark = root if isinstance(root, Benchmark) else read_benchmark(root)
     dataset = dataset_of(benchmark.names)
-    roles = _roles(benchmark, dataset, labeled, target, unlabeled)
+    roles = _roles(benchmark, dataset, labeled, target, unlabeled, setting)
     sources = [benchmark[name] for name in roles.sources]
     check_classes(sources[0])
     goal = benchmark[roles.target] if roles.target else None
     if goal:
         check_same_classes(sources[0], goal)
     protocol = dataset or UNKNOWN_DATASET
-    return _problem(sources, goal, sources[0].classes, protocol, size, cache, progress)
+    return _problem(sources, goal, sources[0].classes, protocol, size, cache, progress, setting=setting)
 
 
 def folder_problem(
@@ -57,12 +60,14 @@ def folder_problem(
     unlabeled: Sequence[Path],
     target: Path | None = None,
     *,
+    setting: Setting = "ssdg",
     size: int | None = None,
     cache: Path,
     progress: Progress | None = None,
 ) -> Problem:
     """Folders of one's own: labeled by class sub-folders, unlabeled in any shape, a target to test on."""
     check_apart(labeled, unlabeled, target)
+    check_setting(setting, list(map(str, unlabeled)), str(target) if target else None)
     names = _unique_names([labeled, *unlabeled, *([target] if target else [])])
     source = read_class_folder(labeled, names[0])
     check_classes(source)
@@ -77,8 +82,20 @@ def folder_problem(
             raise UserError(f"the target folder '{target}' holds no image; give a folder with images")
         if "" not in goal.labels:
             check_same_classes(source, goal)
+    if goal and setting == "uda":
+        piles = [_labels_by_any_folder(goal, source.classes)]
     # A pile of one's own is used whole; a benchmark's protocol trains on a part of each domain.
-    return _problem([source, *piles], goal, source.classes, UNKNOWN_DATASET, size, cache, progress, whole_piles=True)
+    return _problem(
+        [source, *piles],
+        goal,
+        source.classes,
+        UNKNOWN_DATASET,
+        size,
+        cache,
+        progress,
+        whole_piles=True,
+        setting=setting,
+    )
 
 
 def data_defaults(benchmark: Benchmark) -> Dataset:
@@ -86,9 +103,11 @@ def data_defaults(benchmark: Benchmark) -> Dataset:
     return dataset_of(benchmark.names) or UNKNOWN_DATASET
 
 
-def check_domains(benchmark: Benchmark, *, labeled: str, target: str | None, unlabeled: Sequence[str] | None) -> None:
+def check_domains(
+    benchmark: Benchmark, *, labeled: str, target: str | None, unlabeled: Sequence[str] | None, setting: Setting
+) -> None:
     """Refuse unknown domains and roles that overlap, before anything is decoded."""
-    _roles(benchmark, dataset_of(benchmark.names), labeled, target, unlabeled)
+    _roles(benchmark, dataset_of(benchmark.names), labeled, target, unlabeled, setting)
 
 
 @dataclass(frozen=True)
@@ -103,10 +122,15 @@ def _roles(
     labeled: str,
     target: str | None,
     unlabeled: Sequence[str] | None,
+    setting: Setting,
 ) -> _Roles:
     names = benchmark.names
     first = find_domain(labeled, names, dataset)
     last = find_domain(target, names, dataset) if target else None
+    check_setting(setting, unlabeled or (), last)
+    if last and setting == "uda":
+        check_roles(first, (), last)
+        return _Roles((first, last), last)
     if unlabeled is None:
         web = [find_domain(dataset.web, names, dataset)] if dataset and dataset.web else []
         rest = [name for name in web or names if name not in (first, last)]
@@ -144,10 +168,11 @@ def _problem(
     progress: Progress | None,
     *,
     whole_piles: bool = False,
+    setting: Setting,
 ) -> Problem:
     """Decode and assemble; the first of `sources` is the labeled one."""
     side, rate = size or protocol.image_size, protocol.validation_rate
-    rates = [rate, *(0 if whole_piles else rate for _ in sources[1:])]
+    rates = [rate, *(0 if whole_piles or setting == "uda" else rate for _ in sources[1:])]
     loaded = [
         load_domain(d, side, cache, validation_rate=r, by_class=i == 0, progress=progress)
         for i, (d, r) in enumerate(zip(sources, rates, strict=True))
@@ -155,11 +180,15 @@ def _problem(
     target = load_domain(goal, side, cache, validation_rate=0, by_class=False, progress=progress) if goal else None
     for domain in (*loaded, *([target] if target else [])):
         check_images(domain.name, len(domain.images), domain.unreadable)
-    return assemble(loaded[0], loaded[1:], target, classes)
+    return assemble(loaded[0], loaded[1:], target, classes, setting)
 
 
 def assemble(
-    labeled: Loaded, unlabeled: Sequence[Loaded], target: Loaded | None, classes: tuple[str, ...]
+    labeled: Loaded,
+    unlabeled: Sequence[Loaded],
+    target: Loaded | None,
+    classes: tuple[str, ...],
+    setting: Setting = "ssdg",
 ) -> Problem:
     """The problem of decoded domains; what training may not see goes to the hidden side only."""
     y = labeled.codes(classes)
@@ -171,7 +200,7 @@ def assemble(
         domain.name: UnlabeledSet(domain.images.take(domain.train), np.full(int(domain.train.sum()), index, np.int64))
         for index, domain in enumerate(unlabeled, start=1)
     }
-    task = Task(classes, train, pools)
+    task = Task(classes, train, pools, setting)
     stray = [
         (path, "lies outside any class folder") for path, ok in zip(labeled.paths, inside, strict=True) if not ok
     ]

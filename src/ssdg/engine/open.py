@@ -16,6 +16,7 @@ from ..data.hidden import Problem
 from ..data.problem import benchmark_problem, check_domains, data_defaults, folder_problem
 from ..errors import UserError
 from ..models.backbones import Backbone, build_backbone
+from ..plugins import load_plugin
 from .machine import choose_precision
 
 EMBEDDED = "digits"
@@ -32,18 +33,36 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     """Resolve the settings and open the images they name."""
     if not given.get("labeled"):
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
+    given = with_plugin(given)
     root = find_root(given, cache)
     benchmark = read_benchmark(root) if root else None
     known = data_defaults(benchmark) if benchmark else UNKNOWN_DATASET
     config = resolve(given, kind=known.augment, size=known.image_size)
     if benchmark:
-        check_domains(benchmark, labeled=config.labeled, target=config.target, unlabeled=config.unlabeled)
+        check_domains(
+            benchmark,
+            labeled=config.labeled,
+            target=config.target,
+            unlabeled=config.unlabeled,
+            setting=config.setting,
+        )
     backbone = try_backbone(config.backbone, config.weights, config.size)
     if deeper := getattr(config.settings, "apl_backbone", None):
         try_backbone(deeper, getattr(config.settings, "apl_weights", None) or config.weights, config.size)
     if config.precision == "auto":
         config = config.model_copy(update={"precision": choose_precision(backbone, device)})
     return config, open_problem(config, benchmark, cache)
+
+
+def with_plugin(given: Flat) -> Flat:
+    """Load the plugin that the settings name; a run goes on only with the file it was started with."""
+    path, before = given.get("plugin"), given.get("plugin_digest")
+    if path is None:
+        return given
+    digest = load_plugin(Path(str(path)))
+    if before not in (None, digest):
+        raise UserError(f"the plugin '{path}' has changed since the run began; restore it, or give another --out")
+    return {**given, "plugin_digest": digest}
 
 
 def try_backbone(name: str, weights: str, size: int) -> Backbone:
@@ -72,6 +91,7 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) ->
             labeled=config.labeled,
             target=config.target,
             unlabeled=config.unlabeled,
+            setting=config.setting,
             size=config.size,
             cache=cache,
         )
@@ -79,6 +99,7 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) ->
         Path(config.labeled),
         [Path(p) for p in config.unlabeled or ()],
         Path(config.target) if config.target else None,
+        setting=config.setting,
         size=config.size,
         cache=cache,
     )

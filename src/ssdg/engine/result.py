@@ -33,6 +33,7 @@ def make_result(
         "method": config.method,
         "seed": config.seed,
         "task": {
+            "setting": config.setting,
             "labeled": problem.domains[0],
             "unlabeled": list(problem.domains[1:]),
             "target": problem.target.name if problem.target else None,

@@ -75,7 +75,8 @@ class Builder:
 
 def learner_name(learner: object) -> str:
     """The registered method whose product is of this class; a helper that no method ships has no name."""
-    return next((name for name, method in METHODS.items() if method.learner is learner), "")
+    plain = {name: method.learner for name, method in METHODS.items() if method.family != "DA+DG"}
+    return next((name for name, kind in plain.items() if kind is learner), "")
 
 
 def run(

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from ...data.sets import Inputs, Task
-from ..api import Build, Learner, Method, Trainer, register
+from ..api import Build, Learner, Method, Trainer, find_method, register
 from .bridge import evolve, first_source
 from .dual import DualNetworks
-from .labeling import build_labelers, pseudo_label
+from .labeling import Labeling
 from .settings import QUICK, QUICK_DIGITS, RELEASE, EidSettings
 from .warm import warm_start
 
 
 def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner:
-    """The cycle: labelers give pseudo-labels, dual networks learn them, what is clean becomes the next source."""
-    labelers = build_labelers(task, build, cfg, cycle=1)
+    """The cycle: labelers give pseudo-labels, dual networks learn them, what is clean becomes the next source.
+
+    In domain adaptation the target is the one unlabeled domain and its labeler is the product: DCG is discarded in
+    the end, so the last cycle needs none.
+    """
+    adapts = task.setting == "uda"
+    apl = Labeling(find_method(cfg.apl, family="DA"), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
+    labelers = apl.build(task, build)
     dual = build("dcg", DualNetworks, cfg)
     if cfg.warm_epochs:
         warm_start(task, trainer, build, [*labelers.values(), dual], cfg)
     source = first_source(task, cfg)
     for cycle in range(1, cfg.cycles + 1):
         if cfg.reinit and cycle > 1:
-            labelers = build_labelers(task, build, cfg, cycle=cycle)
+            labelers = apl.build(task, build, cycle=cycle)
             dual = build(f"dcg/{cycle}", DualNetworks, cfg)
         # APL
-        pseudo = pseudo_label(task, trainer, labelers, source, cfg, cycle=cycle)
+        pseudo = apl.pseudo_label(task, trainer, labelers, source, cycle=cycle, product=adapts)
+        if adapts and cycle == cfg.cycles:
+            return next(iter(labelers.values()))
         # DCG
         inputs = Inputs(task.labeled, pseudo=pseudo, union=cfg.union)
-        trainer.train("dcg", dual, inputs, cfg, round=cycle, lr_scale=1 / cycle**2, product=True)
+        trainer.train("dcg", dual, inputs, cfg, round=cycle, lr_scale=1 / cycle**2, product=not adapts)
         # EID
         source = evolve(task, trainer, dual, cfg, cycle=cycle)
     return dual

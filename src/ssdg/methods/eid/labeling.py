@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ...data.sets import LabeledSet, MixedSet, Task, concat_labeled
-from ..api import Build, Learner, Trainer, argmax_rule, find_method
-from .settings import EidSettings
+from ..api import Build, Learner, Method, Settings, Trainer, argmax_rule
 
 
-def build_labelers(task: Task, build: Build, cfg: EidSettings, *, cycle: int) -> dict[str, Learner]:
-    """A fresh labeler for every unlabeled domain; `cycle` tells apart those of a run with `reinit`."""
-    learner = find_method(cfg.apl, family="DA").learner
-    suffix = f"/{cycle}" if cycle > 1 else ""
-    return {
-        name: build(f"apl/{name}{suffix}", learner, cfg.labeler, backbone=cfg.apl_backbone, weights=cfg.apl_weights)
-        for name in task.unlabeled
-    }
+@dataclass(frozen=True)
+class Labeling:
+    """How unlabeled domains are labeled: a DA method with its settings and, if it has one, a backbone of its own."""
 
+    method: Method
+    settings: Settings
+    backbone: str | None = None
+    weights: str | None = None
 
-def pseudo_label(
-    task: Task,
-    trainer: Trainer,
-    labelers: Mapping[str, Learner],
-    source: LabeledSet | MixedSet,
-    cfg: EidSettings,
-    *,
-    cycle: int,
-) -> LabeledSet:
-    """Train each labeler from the source to its own domain and label that domain (Eq. APL)."""
-    method, labeled = find_method(cfg.apl, family="DA"), []
-    for name, pool in task.unlabeled.items():
-        inputs = method.inputs(source, pool, cfg.labeler)
-        trainer.train(f"apl/{name}", labelers[name], inputs, cfg.labeler, round=cycle, lr_scale=1 / cycle**2)
-        labels = trainer.label(f"apl/{name}", labelers[name], pool, argmax_rule, round=cycle)
-        labeled.append(pool.labeled_by(labels))
-    return concat_labeled(labeled)
+    def build(self, task: Task, build: Build, *, cycle: int = 1) -> dict[str, Learner]:
+        """A fresh labeler for every unlabeled domain; `cycle` tells apart those of a run that starts each anew."""
+        suffix = f"/{cycle}" if cycle > 1 else ""
+        own = {"backbone": self.backbone, "weights": self.weights}
+        return {
+            name: build(f"apl/{name}{suffix}", self.method.learner, self.settings, **own)  # type: ignore[arg-type]
+            for name in task.unlabeled
+        }
+
+    def pseudo_label(
+        self,
+        task: Task,
+        trainer: Trainer,
+        labelers: Mapping[str, Learner],
+        source: LabeledSet | MixedSet,
+        *,
+        cycle: int = 1,
+        product: bool = False,
+    ) -> LabeledSet:
+        """Train each labeler from the source to its own domain and label that domain (Eq. APL)."""
+        labeled, rate = [], 1 / cycle**2
+        for name, pool in task.unlabeled.items():
+            key, labeler = f"apl/{name}", labelers[name]
+            inputs = self.method.inputs(source, pool, self.settings)
+            trainer.train(key, labeler, inputs, self.settings, round=cycle, lr_scale=rate, product=product)
+            labels = trainer.label(key, labeler, pool, argmax_rule, round=cycle)
+            labeled.append(pool.labeled_by(labels))
+        return concat_labeled(labeled)
