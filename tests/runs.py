@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import open_run
 from ssdg.engine.run import run
-from ssdg.methods import METHODS
+from ssdg.methods import find_method
 
 SHORT: dict[str, Any] = {"epochs": 2, "batch": 4, "lr": 0.01}
 WORLD: dict[str, Any] = {
@@ -27,10 +27,8 @@ WORLD: dict[str, Any] = {
 def short_settings(method: str, **more: Any) -> dict[str, Any]:
     """Settings under which a method trains on the tiny world in a second or two."""
     settings: dict[str, Any] = {**WORLD, **SHORT, "method": method, **more}
-    fields = METHODS[method].settings.model_fields
-    if "labeler" in fields:
-        settings = {"labeler": dict(SHORT), "cycles": 2, **settings}
-    return settings
+    fields = find_method(method).settings.model_fields
+    return {**{k: v for k, v in (("labeler", dict(SHORT)), ("cycles", 2)) if k in fields}, **settings}
 
 
 def train_here(world: Path, cache: Path, folder: Path, method: str, **more: Any) -> dict[str, Any]:

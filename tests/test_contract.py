@@ -15,11 +15,12 @@ from runs import same_weights, short_settings, train_here, weights_of
 from ssdg.data.sets import Inputs, PseudoLabels, UnlabeledSet
 from ssdg.data.streams import Pipeline
 from ssdg.engine.feeding import make_stream
+from ssdg.engine.loop import Clock
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder, pipeline_of, run
 from ssdg.engine.state import load_state, save_state
-from ssdg.errors import UserError
+from ssdg.errors import Stopped, UserError
 from ssdg.methods import METHODS
 from ssdg.methods.api import Learner, Progress, Rule, Settings
 from worlds import write_world
@@ -106,6 +107,20 @@ def test_same_seed_same_weights_other_seed_other_weights(
         train_here(world, cache, tmp_path / name, method, seed=seed)
     assert same_weights(tmp_path / "a", tmp_path / "b")
     assert not same_weights(tmp_path / "a", tmp_path / "c")
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_a_stopped_run_goes_on_to_the_same_bits(
+    method: str, world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_here(world, cache, tmp_path / "whole", method)
+    calls = iter(range(1000))
+    with monkeypatch.context() as patch:  # stop after the eighth step, whatever stage it falls into
+        patch.setattr(Clock, "is_time_to_stop", lambda self, step: next(calls) == 7)
+        with pytest.raises(Stopped):
+            train_here(world, cache, tmp_path / "parts", method)
+    train_here(world, cache, tmp_path / "parts", method)
+    assert same_weights(tmp_path / "whole", tmp_path / "parts")
 
 
 @pytest.mark.parametrize("method", ALL)

@@ -26,7 +26,7 @@ from .engine.machine import start_machine
 from .engine.predictions import Prediction, best_two
 from .engine.state import fill, load_tensors
 from .errors import UserError
-from .methods import find_method
+from .methods import METHODS, find_method
 from .methods.api import Learner, Sizes
 from .models.backbones import build_backbone
 from .plugins import load_plugin
@@ -115,14 +115,28 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -
 def read_card(path: Path) -> ModelCard:
     """`model.json`, every field checked."""
     try:
-        return ModelCard.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        told = json.loads(path.read_text(encoding="utf-8"))
+        check_learner(told, path)
+        return ModelCard.model_validate(told)
     except FileNotFoundError:
         raise UserError(
             f"'{path.parent}' holds no trained model (no model.json); give the folder of a run that has ended"
         ) from None
+    except UserError:
+        raise
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     except ValueError as error:
         reason = str(error)
     raise UserError(f"'{path}' is damaged ({reason}); copy the model folder anew")
+
+
+def check_learner(told: Any, path: Path) -> None:
+    """A model of a method that is not the package's needs the file that has it."""
+    name = told.get("learner") if isinstance(told, dict) else None
+    if isinstance(name, str) and name not in METHODS:
+        raise UserError(
+            f"the model in '{path.parent}' is of the method '{name}', which ssdg does not have; "
+            "give the file that registers it with --plugin"
+        )
