@@ -23,7 +23,7 @@ def count_passes(learner: Learner, batch: Batch, at: Progress) -> tuple[float, f
             out = maps(x)
             add("forward", out)
             if out.requires_grad:
-                out.register_hook(lambda grad: add("backward", grad))
+                out.register_hook(lambda grad: add("backward", grad))  # type: ignore[no-untyped-call]
             return out
 
         return counted

@@ -1,0 +1,223 @@
+"""Every method on two tasks of the digits with equal network passes, and what a step of each costs.
+
+    python benchmarks/methods.py --digits ROOT [--out DIR] [--workers 2] [--methods A B ...] [--passes 3000]
+
+ROOT holds mnist.npz, mnist_m.npz and svhn.npz; `syn` is rendered by the embedded benchmark. The budget is that of
+`--passes` steps of source-only, a backward pass counted as two forward ones; it is measured, not taken from a page.
+A method of several stages gives half of it to its labelers. Settings are those of preset `quick` for digits but for
+the schedule. Runs that are done are found again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from passes import count_passes
+from ssdg.data.digits import digits_root
+from ssdg.data.sets import Inputs, PseudoLabels, UnlabeledSet
+from ssdg.engine.feeding import make_stream, steps_per_epoch
+from ssdg.engine.machine import start_machine
+from ssdg.engine.open import default_cache, open_run
+from ssdg.engine.run import Builder, pipeline_of
+from ssdg.methods import METHODS, find_method
+from ssdg.methods.api import Learner, Progress, Rule, Settings
+
+TASKS = (("syn", "mnist"), ("mnist_m", "syn"))
+FAMILIES = ("source", "DA", "DG", "DA+DG", "SSL", "ours")
+EPOCHS = 5  # evaluations of the target
+CYCLES = 3
+OVERRIDES: dict[str, dict[str, Any]] = {"mcd": {"inner_steps": 1}}  # four leave it too few steps
+
+
+@dataclass
+class Stages:
+    """A Trainer that trains nothing and keeps the first stage of each key."""
+
+    asked: dict[str, tuple[Learner, Inputs, Settings]] = field(default_factory=dict)
+
+    def train(self, key: str, learner: Learner, inputs: Inputs, settings: Settings, **_: Any) -> None:
+        self.asked.setdefault(key, (learner, inputs, settings))
+
+    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
+        y = np.arange(len(pool)) % 10
+        return PseudoLabels(y, np.ones(len(pool), bool), np.ones(len(pool), np.float32), y[None])
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one step of a stage; seconds are relative to a step of source-only measured beside it."""
+
+    forward: float
+    backward: float
+    seconds: float
+    steps: int  # of an epoch
+
+    @property
+    def passes(self) -> float:
+        """In forward passes of the labeled batch."""
+        return self.forward + 2 * self.backward
+
+
+def measure(name: str, root: Path) -> dict[str, Cost]:
+    """What the stages of a method cost, by key."""
+    stages = stages_of(name, root)
+    (base,) = stages_of("source-only", root).values()
+    costs = {}
+    for key, stage in stages.items():
+        if key == "warm":
+            continue
+        forward, backward = count_passes(stage[0], stage[2](0), AT)
+        costs[key] = Cost(forward, backward, relative_seconds(stage, base), stage[1])
+    return costs
+
+
+AT = Progress(1, 5, 10, 50, 100)
+Stage = tuple[Learner, int, Any]  # learner, steps of an epoch, step -> batch
+
+
+def stages_of(name: str, root: Path) -> dict[str, Stage]:
+    """The stages that the method asks for, ready to be stepped."""
+    given = {**run_settings(name), "data": str(root), "labeled": TASKS[0][0], "target": TASKS[0][1], "method": name}
+    config, problem = open_run({**given, "preset": "quick"}, default_cache(), device="cpu")
+    machine, trainer = start_machine("cpu", config.precision), Stages()
+    build = Builder(config, len(problem.task.classes), machine)
+    find_method(name).fit(problem.task, trainer, build, config.settings)
+    pipeline = pipeline_of(config, problem, machine)
+    return {
+        key: (learner, steps_per_epoch(inputs, settings), make_stream(inputs, settings.batch, 0, pipeline).draw)
+        for key, (learner, inputs, settings) in trainer.asked.items()
+    }
+
+
+def relative_seconds(stage: Stage, base: Stage, rounds: int = 12) -> float:
+    """Median seconds of a step, its batch included, over those of source-only; the two take turns."""
+    seconds: list[list[float]] = [[], []]
+    for number in range(rounds):
+        for kept, (learner, _, draw) in zip(seconds, (stage, base), strict=True):
+            learner.nets.train()
+            start = time.perf_counter()
+            learner.step(draw(number), AT)
+            kept.append(time.perf_counter() - start)
+    mine, theirs = (statistics.median(kept[2:]) for kept in seconds)
+    return mine / theirs
+
+
+def run_settings(name: str) -> dict[str, Any]:
+    """What this benchmark changes in preset `quick`."""
+    apl, fields = name.split("+")[0], find_method(name).settings.model_fields
+    own = OVERRIDES.get(name, {})
+    if "labeler" in fields:
+        own = {"labeler": OVERRIDES.get("mcd" if name == "eid" else apl, {})}
+    return {**own, **({"warm_epochs": 0, "cycles": CYCLES} if name == "eid" else {})}
+
+
+def schedule(name: str, costs: dict[str, Cost], budget: float) -> list[str]:
+    """Settings under which all stages together make `budget` passes: half for the labelers, if there are any."""
+    labelers = [cost for key, cost in costs.items() if key.startswith("apl/")]
+    (main,) = [cost for key, cost in costs.items() if not key.startswith("apl/")]
+    cycles = CYCLES if name == "eid" else 1
+    epochs = max(1, EPOCHS // cycles) if cycles > 1 else EPOCHS
+    share = budget / (2 if labelers else 1) / cycles
+    words = [f"epochs={epochs}", f"iterations={max(1, round(share / epochs / main.passes))}"]
+    if labelers:
+        steps = share / sum(cost.passes for cost in labelers)
+        words += ["labeler.epochs=1", f"labeler.iterations={max(1, round(steps))}"]
+    return words
+
+
+def as_words(settings: dict[str, Any], prefix: str = "") -> list[str]:
+    """Nested settings as key=value."""
+    words = []
+    for key, value in settings.items():
+        words += as_words(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}={value}"]
+    return words
+
+
+def train(name: str, task: tuple[str, str], words: list[str], root: Path, out: Path) -> dict[str, Any]:
+    """One run in a process of one thread, or the result it has left."""
+    folder = out / f"{name}-{task[0]}-{task[1]}"
+    command = [sys.executable, "-m", "ssdg", "train", "--data", str(root), "--labeled", task[0], "--target", task[1]]
+    command += ["--method", name, "--preset", "quick", "--threads", "1", "--out", str(folder)]
+    done = subprocess.run(
+        [*command, *words, *as_words(run_settings(name))],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    if done.returncode:
+        return {"error": done.stderr.strip().splitlines()[-1]}
+    return dict(json.loads((folder / "result.json").read_text()))
+
+
+def gather(digits: Path, out: Path) -> Path:
+    """A folder with the four domains."""
+    root = out / "digits"
+    root.mkdir(parents=True, exist_ok=True)
+    sources = {name: digits / f"{name}.npz" for name in ("mnist", "mnist_m", "svhn")}
+    sources["syn"] = digits_root(default_cache()) / "syn.npz"
+    for name, path in sources.items():
+        link = root / f"{name}.npz"
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.absolute())
+    return root
+
+
+def row(name: str, costs: dict[str, Cost], results: list[dict[str, Any]], floor: list[float], base: Cost) -> str:
+    """A line of the table; accuracy below source-only is set in italics."""
+    epoch = sum(cost.seconds * cost.steps for cost in costs.values()) / base.steps  # one of every stage
+    cells = []
+    for result, least in zip(results, floor, strict=True):
+        value = result.get("target", {}).get("final", {}).get("mean")
+        cells.append("failed" if value is None else f"{value:.2f}" if value >= least else f"*{value:.2f}*")
+    main = next(cost for key, cost in costs.items() if not key.startswith("apl/"))
+    steps = sum(phase["steps"] for phase in results[0].get("phases", {}).values())
+    passes = f"{main.forward:g} + {main.backward:g}"
+    return f"| `{name}` | {' | '.join(cells)} | {passes} | {steps} | {epoch:.1f} |"
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Measure, train, print."""
+    torch.set_num_threads(1)
+    root = gather(arguments.digits, arguments.out)
+    names = sorted(METHODS, key=lambda n: (FAMILIES.index(METHODS[n].family), n))
+    names = [n for n in names if not arguments.methods or n in arguments.methods or n == "source-only"]
+    costs = {name: measure(name, root) for name in names}
+    base = costs["source-only"]["main"]
+    budget = arguments.passes * base.passes
+    cells = [(name, task) for name in names for task in TASKS]
+    with ThreadPoolExecutor(arguments.workers) as pool:
+        found = list(
+            pool.map(lambda c: train(c[0], c[1], schedule(c[0], costs[c[0]], budget), root, arguments.out), cells)
+        )
+    results = {name: [r for (n, _), r in zip(cells, found, strict=True) if n == name] for name in names}
+    floor = [r["target"]["final"]["mean"] for r in results["source-only"]]
+    titles = " | ".join(f"{a} → {b}" for a, b in TASKS)
+    print(f"| Method | {titles} | Passes per step | Steps | Seconds per epoch |\n|---|{'---|' * (len(TASKS) + 3)}")
+    for name in names:
+        print(row(name, costs[name], results[name], floor, base))
+        for result in results[name]:
+            if "error" in result:
+                print(f"<!-- {name}: {result['error']} -->")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--digits", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("runs/methods"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--methods", nargs="*", default=[])
+    parser.add_argument("--passes", type=int, default=3000)
+    main(parser.parse_args())
