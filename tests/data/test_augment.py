@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ssdg.data.augment import augment, shift_flip, strong, to_float, weak_photo
+from ssdg.data.augment import augment, second_view, shift_flip, strong, to_float, weak_photo
 from ssdg.errors import UserError
 from ssdg.seeds import torch_rng
 
@@ -155,3 +155,22 @@ def test_bytes_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
 def test_floats_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="at least one float image"):
         strong(torch.zeros(shape), torch_rng(0))
+
+
+def test_the_second_view_of_a_digit_is_moved_by_two_pixels_at_most_and_never_mirrored() -> None:
+    x = images(200, side=32)
+    view = second_view(x, "none", torch_rng("second"))
+    shifts = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)]
+    same = torch.zeros(len(shifts), len(x), dtype=torch.bool)
+    for i, (dy, dx) in enumerate(shifts):
+        moved = shift_flip(x, torch.full((200,), dy), torch.full((200,), dx), torch.zeros(200, dtype=torch.bool))
+        same[i] = (to_float(moved) == view).flatten(1).all(1)
+    assert same.any(0).all()  # every image is one of the 25 moves
+    assert same.any(1).all()  # and every move occurs
+
+
+def test_the_second_view_of_a_photo_is_another_weak_one() -> None:
+    x = images(8)
+    first, second = (augment(x, "photo", torch_rng(word)) for word in ("first", "second"))
+    assert torch.equal(second_view(x, "photo", torch_rng("second")), second)
+    assert not torch.equal(first, second)

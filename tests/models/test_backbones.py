@@ -201,3 +201,15 @@ def test_a_typo_in_the_name_is_answered_with_a_suggestion() -> None:
         build_backbone("resnet81")
     with pytest.raises(UserError, match="timm:NAME, hf:NAME"):
         build_backbone("tim:resnet18")
+
+
+def test_maps_and_pool_are_the_forward_pass(named: tuple[str, nn.Module]) -> None:
+    name, net = named
+    x = images(size=64 if name != "digits-cnn" else 32)
+    maps = net.maps(x)  # type: ignore[operator]
+    assert maps.ndim == 4
+    assert maps.shape[2] == maps.shape[3] == 2
+    assert torch.equal(net.pool(maps), net(x))  # type: ignore[operator]
+    dropped = maps.clone()
+    dropped[:, :, 0, 0] = 0
+    assert not torch.equal(net.pool(dropped), net(x))  # type: ignore[operator]

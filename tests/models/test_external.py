@@ -30,10 +30,17 @@ class ToyConvNet(nn.Module):
         self.feature_info = [{"module": f"stages.{i}"} for i in range(4)]
         self.default_cfg = {"classifier": "head", "fixed_input_size": fixed}
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         for stage in self.stages:
             x = stage(x)
+        return x
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        assert pre_logits
         return x.mean((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x), pre_logits=True)
 
 
 class ChannelsAtTheEnd(nn.Module):
@@ -117,6 +124,12 @@ def test_styles_attach_to_a_timm_model(fake_timm: list[dict[str, Any]]) -> None:
     assert list(net.state_dict()) == keys
     assert not torch.allclose(net(x), plain, rtol=1e-3)
     torch.testing.assert_close(net.eval()(x), plain)
+
+
+def test_maps_and_pool_are_the_forward_pass_of_a_timm_model(fake_timm: list[dict[str, Any]]) -> None:
+    net, x = build_backbone("timm:toy").eval(), torch.rand(2, 3, 64, 64)
+    assert net.maps(x).shape == (2, 6, 4, 4)
+    assert torch.equal(net.pool(net.maps(x)), net(x))
 
 
 def test_a_model_of_one_size_refuses_others(fake_timm: list[dict[str, Any]]) -> None:
