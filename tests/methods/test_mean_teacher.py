@@ -16,6 +16,7 @@ from builders import (
     random_images,
     unlabeled_batch,
 )
+from ssdg.config import resolve
 from ssdg.data.sets import Batch
 from ssdg.methods.api import Progress, Sizes
 from ssdg.methods.semi.mean_teacher import MeanTeacher, MeanTeacherSettings
@@ -103,3 +104,11 @@ def test_the_teacher_is_evaluated_and_takes_no_gradient():
     torch.testing.assert_close(teacher[0], made.nets["teacher"](X))
     assert not torch.equal(teacher[0], made.nets["student"](X))
     assert not teacher.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("preset", "kind", "weight"), [("paper", "none", 100), ("quick", "photo", 100), ("quick", "none", 10)]
+)
+def test_the_weight_is_lower_where_training_is_short_and_from_random_weights(preset, kind, weight):
+    given = {"method": "mean-teacher", "preset": preset, "labeled": "a"}
+    assert resolve(given, kind=kind, size=32).settings.consistency_weight == weight

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from builders import PlainSGD, TinyBackbone, at_epoch, labeled_batch, random_images, unlabeled_batch
+from ssdg.config import resolve
 from ssdg.data.sets import Batch
 from ssdg.methods.api import Progress, Sizes
 from ssdg.methods.semi.mixmatch import MixMatch, MixMatchSettings
@@ -108,3 +109,11 @@ def test_the_average_is_evaluated():
     assert made.logits(X).shape == (1, 4, 3)
     torch.testing.assert_close(made.logits(X)[0], made.nets["average"](X))
     assert not torch.equal(made.logits(X)[0], made.nets["network"](X))
+
+
+@pytest.mark.parametrize(
+    ("preset", "kind", "weight"), [("paper", "none", 75), ("quick", "photo", 75), ("quick", "none", 10)]
+)
+def test_the_weight_is_lower_where_training_is_short_and_from_random_weights(preset, kind, weight):
+    given = {"method": "mixmatch", "preset": preset, "labeled": "a"}
+    assert resolve(given, kind=kind, size=32).settings.unlabeled_weight == weight
