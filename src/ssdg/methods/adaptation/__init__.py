@@ -1,5 +1,5 @@
 """Domain adaptation methods: labeled source, unlabeled target."""
 
-from . import mcd
+from . import dan, jan, mcd
 
-__all__ = ["mcd"]
+__all__ = ["dan", "jan", "mcd"]

@@ -1,0 +1,62 @@
+"""Consistency between views of an unlabeled image: guesses, how they are compared, how their weight grows."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .shapes import require_rows
+
+
+def sharpen(probs: Tensor, temperature: float) -> Tensor:
+    """p_k^(1/T) / Σ_j p_j^(1/T) of every row (Berthelot et al. 2019, Eq. 7); T < 1 makes it more certain."""
+    require_rows(probs, "sharpen")
+    # In logarithms: powers of small numbers would all be zero. The floor keeps the logarithm finite.
+    return (probs.clamp_min(torch.finfo(probs.dtype).tiny).log() / temperature).softmax(-1)
+
+
+def mix_up(values: Tensor, order: Tensor, share: Tensor) -> Tensor:
+    """λ_i v_i + (1 − λ_i) v_order[i] for images, soft labels or any rows; `share` is λ (B,), `order` (B,)."""
+    require_rows(values, "mix_up")
+    share = share.to(values.dtype).view(-1, *[1] * (values.ndim - 1))
+    return torch.lerp(values[order], values, share)
+
+
+def confident_guess(logits: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """The likeliest class (B,) and whether its probability reaches the threshold (B,)."""
+    require_rows(logits, "confident_guess")
+    confidence, y = logits.softmax(-1).max(-1)
+    return y, confidence >= threshold
+
+
+def masked_cross_entropy(logits: Tensor, y: Tensor, keep: Tensor) -> Tensor:
+    """Cross-entropy where `keep` (B,), zero elsewhere; the mean is over all B (Sohn et al. 2020, Eq. 4)."""
+    require_rows(logits, "masked_cross_entropy")
+    return (F.cross_entropy(logits, y, reduction="none") * keep).mean()
+
+
+def squared_distance(probs: Tensor, target: Tensor) -> Tensor:
+    """1/K Σ_k (p_k − q_k)², averaged over the batch. In [0, 2/K]."""
+    require_rows(probs, "squared_distance")
+    return (probs - target).square().mean()
+
+
+def sigmoid_ramp(fraction: float, length: float) -> float:
+    """exp(−5 (1 − t)²) with t = `fraction` / `length`, and 1 from there on; length 0 is no ramp."""
+    return math.exp(-5 * (1 - linear_ramp(fraction, length)) ** 2)
+
+
+def linear_ramp(fraction: float, length: float) -> float:
+    """`fraction` / `length`, and 1 from there on; length 0 is no ramp."""
+    return 1.0 if fraction >= length else fraction / length
+
+
+def ema_decay(step: int, limit: float) -> float:
+    """min(1 − 1/(step + 1), limit), with `step` from 0.
+
+    The average is the plain mean of all weights so far until it is long enough to forget: random ones do not linger.
+    """
+    return min(1 - 1 / (step + 1), limit)
