@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import BASE, CLEAN, COLOURS, PLAIN, flat_images, labeled_set, unlabeled_set, values_of
-from ssdg.data.augment import to_float
-from ssdg.data.sets import ImageTable, LabeledBatch, MixedSet, UnlabeledBatch, concat_labeled
+from ssdg.data.augment import strong, to_float
+from ssdg.data.sets import ImageTable, Inputs, LabeledBatch, MixedSet, UnlabeledBatch, concat_labeled
 from ssdg.data.streams import (
+    BalancedStream,
     BatchStream,
     LabeledStream,
     MixedStream,
@@ -18,6 +19,8 @@ from ssdg.data.streams import (
     UnlabeledStream,
     evaluation_batches,
 )
+from ssdg.engine.feeding import make_stream
+from ssdg.seeds import torch_rng
 
 
 def mixed(mix, any_pair, pipeline):
@@ -75,6 +78,27 @@ def test_strong_view_is_of_the_same_images_and_comes_beside_the_weak_one():
     assert torch.equal(plain.x, both.x)
     assert both.strong.shape == both.x.shape
     assert not torch.equal(both.strong, both.x)
+
+
+@pytest.mark.parametrize("kind", [LabeledStream, BalancedStream])
+def test_labeled_images_have_a_strong_view_if_asked(kind):
+    data = concat_labeled([labeled_set(range(8), range(8), size=8), labeled_set(range(8, 16), range(8), 1, size=8)])
+    stream = kind(data, 16, 0, PLAIN)
+    plain, both = stream.draw(3), replace(stream, views=("strong",)).draw(3)
+    assert plain.strong is None
+    assert torch.equal(plain.x, both.x)
+    assert torch.equal(plain.domain, both.domain)
+    assert torch.equal(both.strong, strong(both.x, torch_rng(0, 3, 0, "strong")))
+    assert not torch.equal(both.strong, both.x)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_unlabeled_images_have_the_views_where_there_are_any(balanced):
+    alone = Inputs(BASE, balanced=balanced, views=("strong",))
+    assert make_stream(alone, 4, 0, PLAIN).draw(0).labeled.strong.shape == (4, 3, 4, 4)
+    beside = make_stream(replace(alone, unlabeled=unlabeled_set([1, 2, 3])), 4, 0, PLAIN).draw(0)
+    assert beside.labeled.strong is None
+    assert beside.unlabeled.strong is not None
 
 
 NOISE = ImageTable.of(np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))

@@ -193,7 +193,8 @@ class Inputs:
     times as many unlabeled ones.
 
     `union`: labeled and pseudo-labeled images in one shuffled stream instead. `balanced`: a labeled batch holds as
-    many images of every domain. `views`: what unlabeled images have beside their weak view.
+    many images of every domain. `views`: what unlabeled images have beside their weak view; where there are none,
+    the labeled images have the strong view if it is asked for.
     """
 
     labeled: LabeledSet | MixedSet
@@ -223,12 +224,16 @@ class PseudoLabels:
 
 @dataclass(frozen=True, eq=False)
 class LabeledBatch:
-    """x (B, 3, H, W) in [0, 1]; y (B,) class indices or (B, K) soft labels; domain (B,); trusted (B,)."""
+    """x (B, 3, H, W) in [0, 1]; y (B,) class indices or (B, K) soft labels; domain (B,); trusted (B,).
+
+    `strong` is a strong view of the same images if the method asked and there are no unlabeled ones to have it.
+    """
 
     x: Tensor
     y: Tensor
     domain: Tensor
     trusted: Tensor
+    strong: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

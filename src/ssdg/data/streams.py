@@ -53,6 +53,10 @@ class Pipeline:
         """The weak view of uploaded images; the randomness comes from `words`."""
         return augment(x, self.kind, torch_rng(*words, self.rank)) if len(x) else x.permute(0, 3, 1, 2).float()
 
+    def strong(self, x: Tensor, *words: object) -> Tensor:
+        """The strong view of weakly augmented images; the randomness comes from `words`."""
+        return strong(x, torch_rng(*words, self.rank, "strong"))
+
     def upload(self, table: ImageTable, rows: Rows) -> Tensor:
         """uint8 (B, H, W, 3) on the device; pinned on its way to an accelerator."""
         x = torch.from_numpy(table[rows])
@@ -89,12 +93,13 @@ def _shuffle(n: int, seed: int, number: int) -> Rows:
 
 @dataclass(frozen=True)
 class LabeledStream:
-    """Batches of a labeled set."""
+    """Batches of a labeled set, with a strong view if asked."""
 
     data: LabeledSet
     batch: int
     seed: int
     pipeline: Pipeline
+    views: tuple[View, ...] = ()
 
     def draw(self, step: int) -> LabeledBatch:
         """The batch of this step."""
@@ -104,11 +109,13 @@ class LabeledStream:
     def rows(self, rows: Rows, step: int) -> LabeledBatch:
         """These rows as a batch."""
         p = self.pipeline
+        x = p.images(self.data.images, rows, self.seed, step)
         return LabeledBatch(
-            p.images(self.data.images, rows, self.seed, step),
+            x,
             p.small(self.data.y[rows]),
             p.small(self.data.domain[rows]),
             p.small(self.data.trusted[rows]),
+            p.strong(x, self.seed, step) if "strong" in self.views else None,
         )
 
 
@@ -120,6 +127,7 @@ class BalancedStream:
     batch: int
     seed: int
     pipeline: Pipeline
+    views: tuple[View, ...] = ()
 
     def draw(self, step: int) -> LabeledBatch:
         """The batch of this step, domain by domain."""
@@ -130,7 +138,7 @@ class BalancedStream:
                 order = Shuffled(len(rows), derive_seed(self.seed, "domain", number))
                 parts.append(rows[order.stretch(step * count, count)])
         rows = self.pipeline.share(np.concatenate(parts))
-        return LabeledStream(self.data, self.batch, self.seed, self.pipeline).rows(rows, step)
+        return LabeledStream(self.data, self.batch, self.seed, self.pipeline, self.views).rows(rows, step)
 
     @cached_property
     def _domains(self) -> list[Rows]:
@@ -176,7 +184,7 @@ class UnlabeledStream:
         if "second" in self.views:
             views["second"] = second_view(images, p.kind, torch_rng(self.seed, step, p.rank, "second"))
         if "strong" in self.views:
-            views["strong"] = strong(x, torch_rng(self.seed, step, p.rank, "strong"))
+            views["strong"] = p.strong(x, self.seed, step)
         return UnlabeledBatch(x, p.small(self.data.domain[rows]), **views)
 
 

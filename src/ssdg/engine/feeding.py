@@ -50,7 +50,8 @@ def make_stream(inputs: Inputs, batch: int, seed: int, pipeline: Pipeline) -> Ba
         first = MixedStream(inputs.labeled, batch, seeds["labeled"], pipeline)
     else:
         kind = BalancedStream if inputs.balanced else LabeledStream
-        first = kind(inputs.labeled, batch, seeds["labeled"], pipeline)
+        views = inputs.views if inputs.unlabeled is None else ()
+        first = kind(inputs.labeled, batch, seeds["labeled"], pipeline, views)
     second = LabeledStream(inputs.pseudo, batch, seeds["pseudo"], pipeline) if inputs.pseudo else None
     third = None
     if inputs.unlabeled is not None:
