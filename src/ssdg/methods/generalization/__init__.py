@@ -1,5 +1,5 @@
 """Domain generalization methods: labeled images only, of one domain or, with pseudo-labels, of several."""
 
-from . import rsc
+from . import mixstyle, rsc
 
-__all__ = ["rsc"]
+__all__ = ["mixstyle", "rsc"]
