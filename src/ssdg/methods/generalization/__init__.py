@@ -1,5 +1,5 @@
 """Domain generalization methods: labeled images only, of one domain or, with pseudo-labels, of several."""
 
-from . import mixstyle, rsc
+from . import dgvgs, mixstyle, rsc
 
-__all__ = ["mixstyle", "rsc"]
+__all__ = ["dgvgs", "mixstyle", "rsc"]
