@@ -1,4 +1,4 @@
-"""RSC against Huang et al. 2020, Algorithm 1, written out sample by sample."""
+"""RSC against Huang et al. 2020, Eqs. 1 to 4, written out sample by sample."""
 
 from copy import deepcopy
 
@@ -32,7 +32,7 @@ def learner(backbone=TinyBackbone, **settings):
 
 
 def plain_loss(nets, y, is_spatial):
-    """Steps 5 to 10: gradient of the true class, percentile, mask, and the share of samples that suffer most."""
+    """Gradient of the true class, percentile, mask, and the share of samples that suffer most."""
     backbone, head = nets["backbone"], nets["head"]
     maps = backbone.maps(X)
     cut = maps.detach().requires_grad_()

@@ -1,4 +1,4 @@
-"""Where the gradients of several groups of images agree (Mansilla et al. 2021, section 3)."""
+"""Where the gradients of several groups of images agree (Mansilla et al. 2021)."""
 
 from __future__ import annotations
 

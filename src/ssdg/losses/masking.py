@@ -1,4 +1,4 @@
-"""Which features self-challenging takes away (RSC, Huang et al. 2020, section 3.2)."""
+"""Which features self-challenging takes away (RSC, Huang et al. 2020)."""
 
 from __future__ import annotations
 

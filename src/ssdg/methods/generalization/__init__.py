@@ -1,5 +1,5 @@
 """Domain generalization methods: labeled images only, of one domain or, with pseudo-labels, of several."""
 
-from . import dgvgs, mixstyle, rsc
+from . import dgvgs, l2d, mixstyle, rsc
 
-__all__ = ["dgvgs", "mixstyle", "rsc"]
+__all__ = ["dgvgs", "l2d", "mixstyle", "rsc"]

@@ -89,5 +89,6 @@ register(
         summary="weights move only where the gradients of all domains have the same sign",
         learner=Dgvgs,
         settings=DgvgsSettings,
+        presets={"quick none": {"lr": 0.01}},  # three groups' gradients are summed
     )
 )
