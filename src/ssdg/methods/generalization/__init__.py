@@ -1,5 +1,5 @@
 """Domain generalization methods: labeled images only, of one domain or, with pseudo-labels, of several."""
 
-from . import daeldg, ddaig
+from . import daeldg, ddaig, dgvgs, l2d, mixstyle, rsc
 
-__all__ = ["daeldg", "ddaig"]
+__all__ = ["daeldg", "ddaig", "dgvgs", "l2d", "mixstyle", "rsc"]

@@ -1,0 +1,62 @@
+"""MixStyle (Zhou et al., ICLR 2021)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from ...data.sets import Batch
+from ...losses.classification import cross_entropy
+from ...models.layers import StyleConfusor, attach_style
+from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd, with_head
+
+
+class MixStyleSettings(Settings):
+    """MixStyle's own settings; the defaults of its paper."""
+
+    alpha: float = Field(0.1, gt=0, description="of the Beta distribution of the mixing coefficients")
+    probability: float = Field(0.5, ge=0, le=1, description="chance of a batch to be mixed, at each place")
+    stages: int = Field(2, ge=1, le=3, description="mixing follows the first stages of the backbone, so many")
+
+
+class MixStyle:
+    """One network whose early maps get statistics between their own and those of another image.
+
+    `StyleConfusor` with its statistics cut off from the gradient is MixStyle with random partners. Partners come
+    from the whole batch, so with several domains they are mostly of another one; images of all domains pass in
+    one batch, and batch norm normalises them together. Labels may be soft: they are not mixed.
+    """
+
+    def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: MixStyleSettings) -> None:
+        backbone = make_backbone()
+        attach_style(
+            backbone,
+            lambda: StyleConfusor(settings.alpha, settings.probability, detach=True),
+            num_stages=settings.stages,
+        )
+        self.network = with_head(backbone, sizes.num_classes)
+        self.nets = nn.ModuleDict({"network": self.network})
+        self.opts = {"network": sgd([self.network], settings)}
+
+    def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """One descent step; the layers mix in training mode alone."""
+        loss = cross_entropy(self.network(batch.labeled.x), batch.labeled.y)
+        descend(loss, self.opts["network"])
+        return {"loss": loss.detach()}
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(1, B, classes)."""
+        logits: Tensor = self.network(x)
+        return logits.unsqueeze(0)
+
+
+register(
+    Method(
+        name="mixstyle",
+        family="DG",
+        paper="Zhou et al., Domain Generalization with MixStyle, ICLR 2021",
+        summary="statistics of early maps are mixed between the images of a batch",
+        learner=MixStyle,
+        settings=MixStyleSettings,
+    )
+)
