@@ -25,7 +25,7 @@ class L2dSettings(Settings):
     temperature: float = Field(0.07, gt=0, description="of the contrast")
     bound_weight: float = Field(0.1, ge=0, description="of the bound on mutual information in the styles' loss")
     strength: float = Field(0.6, gt=0, le=1, description="share of the new style in an image; the rest is the image")
-    style_lr: float = Field(0.1, gt=0, description="learning rate of the styles, by plain SGD")
+    style_lr: float = Field(1.0, gt=0, description="learning rate of the styles, by plain SGD")
 
 
 class L2d:
