@@ -103,7 +103,7 @@ register(
             summary="a network learns to change images so that their domain is lost and their class is not",
             learner=Ddaig,
             settings=DdaigSettings,
-            presets={"quick": {"width": 16}},  # as fast as the networks it serves; 32 take most of a step
+            presets={"quick": {"width": 16}},  # a third of a step on digits; 32 take more than half
         )
     )
 )
