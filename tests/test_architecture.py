@@ -15,7 +15,7 @@ ALLOWED = {
     "models": {"models"},
     "data": {"data"},
     "methods": {"losses", "models", "data.sets", "methods"},
-    "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config"},
+    "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config", "plugins"},
 }
 NAMED_METHODS = {f"methods.{name}" for name in ("eid", "adaptation", "generalization", "semi", "source_only")}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def plugin(tmp_path: Path) -> Iterator[Path]:
     yield path
     METHODS.clear()
     METHODS.update(known)
+    for name in [name for name in sys.modules if name.startswith("ssdg_plugin_")]:
+        del sys.modules[name]
 
 
 def train(world: Path, cache: Path, out: Path, *more: object) -> int:

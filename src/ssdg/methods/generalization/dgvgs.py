@@ -89,6 +89,7 @@ register(
         summary="weights move only where the gradients of all domains have the same sign",
         learner=Dgvgs,
         settings=DgvgsSettings,
+        needs=("balanced",),
         presets={"quick none": {"lr": 0.01}},  # three groups' gradients are summed
     )
 )

@@ -16,7 +16,7 @@ class MixStyleSettings(Settings):
 
     alpha: float = Field(0.1, gt=0, description="of the Beta distribution of the mixing coefficients")
     probability: float = Field(0.5, ge=0, le=1, description="chance of a batch to be mixed, at each place")
-    stages: int = Field(2, ge=1, le=3, description="mixing follows the first stages of the backbone, so many")
+    stages: int = Field(3, ge=1, le=3, description="mixing follows the first stages of the backbone, so many")
 
 
 class MixStyle:
