@@ -1,5 +1,5 @@
 """Domain adaptation methods: labeled source, unlabeled target."""
 
-from . import mcd
+from . import dann, mcd
 
-__all__ = ["mcd"]
+__all__ = ["dann", "mcd"]
