@@ -12,6 +12,9 @@ from ...models.heads import linear_head
 from ...models.layers import reverse_gradient
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
 
+# At full strength, an untrained network that has some hundred steps only may diverge.
+PRESETS = {"quick none": {"weight": 0.1}}
+
 
 class DannSettings(Settings):
     """DANN's own settings: the ramp and the discriminator of its paper's experiments on photos."""
@@ -67,6 +70,6 @@ register(
         learner=Dann,
         settings=DannSettings,
         needs=("unlabeled",),
-        presets={"quick none": {"weight": 0.1}},  # an untrained network of a few hundred steps diverges at 1
+        presets=PRESETS,
     )
 )
