@@ -1,5 +1,5 @@
 """Domain adaptation methods: labeled source, unlabeled target."""
 
-from . import cdan, dann, mcd, mme
+from . import cdan, dann, mcd, mme, osbp
 
-__all__ = ["cdan", "dann", "mcd", "mme"]
+__all__ = ["cdan", "dann", "mcd", "mme", "osbp"]
