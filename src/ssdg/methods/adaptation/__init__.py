@@ -1,5 +1,5 @@
 """Domain adaptation methods: labeled source, unlabeled target."""
 
-from . import dan, jan, mcd
+from . import cdan, dan, dann, jan, mcd, mme, osbp
 
-__all__ = ["dan", "jan", "mcd"]
+__all__ = ["cdan", "dan", "dann", "jan", "mcd", "mme", "osbp"]

@@ -1,0 +1,124 @@
+"""Conditional Domain-Adversarial Network, and its form with entropy weights (Long et al., NeurIPS 2018)."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from ...data.sets import Batch
+from ...losses.adversarial import domain_loss, entropy_weights, multilinear, ramp, random_multilinear
+from ...losses.classification import cross_entropy
+from ...models.heads import linear_head
+from ...models.layers import reverse_gradient
+from ..api import MakeBackbone, Method, Progress, Sizes, descend, register, sgd
+from .dann import PRESETS, DannSettings
+
+PAPER = "Long et al., Conditional Adversarial Domain Adaptation, NeurIPS 2018"
+
+
+class CdanSettings(DannSettings):
+    """CDAN's own settings: DANN's ramp and discriminator, and how predictions condition it."""
+
+    entropy: bool = Field(False, description="certain predictions weigh more in the domain loss")
+    exact_up_to: int = Field(4096, ge=0, description="features times classes up to which f ⊗ g is not estimated")
+    random_width: int = Field(1024, ge=1, description="width of the random estimate of f ⊗ g")
+    through_predictions: bool = Field(False, description="the domain loss trains the classifier, too")
+
+
+class CdanESettings(CdanSettings):
+    """CDAN with entropy weights, CDAN+E in the paper."""
+
+    entropy: bool = Field(True, description="certain predictions weigh more in the domain loss")
+
+
+class Conditioning(nn.Module):
+    """T(f, g) of the paper: f ⊗ g, or where that is too wide its estimate by random maps, drawn once and kept."""
+
+    def __init__(self, num_features: int, num_classes: int, settings: CdanSettings) -> None:
+        super().__init__()
+        product, width = num_features * num_classes, settings.random_width
+        is_exact = product <= settings.exact_up_to
+        self.width = product if is_exact else width
+        self.register_buffer("map_f", None if is_exact else torch.randn(num_features, width))
+        self.register_buffer("map_g", None if is_exact else torch.randn(num_classes, width))
+        self.map_f: Tensor | None
+        self.map_g: Tensor | None
+
+    def forward(self, features: Tensor, probs: Tensor) -> Tensor:
+        """Features (B, num_features) and probabilities (B, num_classes) to (B, width)."""
+        if self.map_f is None or self.map_g is None:
+            return multilinear(features, probs)
+        return random_multilinear(features, probs, self.map_f, self.map_g)
+
+
+class Cdan:
+    """DANN whose discriminator sees features together with what the classifier makes of them.
+
+    Predictions are constants to the domain loss, in the product and in the entropy weights, as is common use;
+    `through_predictions` lets its reversed gradient into both, which is what the paper's equations say. All
+    unlabeled domains are one domain to the discriminator. Labels may be soft: the discriminator sees predictions
+    and never labels. Labeled and unlabeled images pass in separate batches, so batch norm normalises each side
+    by its own statistics while training. A class that the unlabeled images lack is not known to be missing.
+    """
+
+    def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: CdanSettings) -> None:
+        self.features = make_backbone()
+        self.head = linear_head(self.features.num_features, sizes.num_classes)
+        self.condition = Conditioning(self.features.num_features, sizes.num_classes, settings)
+        self.discriminator = linear_head(self.condition.width, 1, settings.hidden)
+        parts = {"features": self.features, "head": self.head}
+        self.nets = nn.ModuleDict({**parts, "condition": self.condition, "discriminator": self.discriminator})
+        self.opts = {"all": sgd([self.nets], settings)}
+        self.settings = settings
+
+    def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """One step down both losses; the domain loss reaches the features reversed."""
+        assert batch.unlabeled is not None
+        features_l, features_u = self.features(batch.labeled.x), self.features(batch.unlabeled.x)
+        logits_l, logits_u = self.head(features_l), self.head(features_u)
+        loss = cross_entropy(logits_l, batch.labeled.y)
+        strength = self.settings.weight * ramp(at.fraction, self.settings.gamma)
+        judged_l, weights_l = self._judge(features_l, logits_l, strength)
+        judged_u, weights_u = self._judge(features_u, logits_u, strength)
+        domain = domain_loss(judged_l, judged_u, weights_l, weights_u)
+        descend(loss + domain, self.opts["all"])
+        return {"loss": loss.detach(), "domain": domain.detach()}
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(1, B, classes)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits.unsqueeze(0)
+
+    def _judge(self, features: Tensor, logits: Tensor, strength: float) -> tuple[Tensor, Tensor | None]:
+        """The discriminator's logits and the samples' weights, (B,) each."""
+        probs = logits.softmax(-1)
+        probs = reverse_gradient(probs, strength) if self.settings.through_predictions else probs.detach()
+        judged: Tensor = self.discriminator(self.condition(reverse_gradient(features, strength), probs))
+        return judged.squeeze(-1), entropy_weights(probs) if self.settings.entropy else None
+
+
+register(
+    Method(
+        name="cdan",
+        family="DA",
+        paper=PAPER,
+        summary="a discriminator of domains sees features together with the predicted classes",
+        learner=Cdan,
+        settings=CdanSettings,
+        needs=("unlabeled",),
+        presets=PRESETS,
+    )
+)
+register(
+    Method(
+        name="cdan-e",
+        family="DA",
+        paper=PAPER,
+        summary="cdan, with more weight on images whose prediction is certain",
+        learner=Cdan,
+        settings=CdanESettings,
+        needs=("unlabeled",),
+        presets=PRESETS,
+    )
+)

@@ -1,0 +1,71 @@
+"""Open Set Domain Adaptation by Backpropagation (Saito et al., ECCV 2018)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from ...data.sets import Batch
+from ...losses.adversarial import boundary_loss, unknown_logit
+from ...losses.classification import cross_entropy
+from ...models.heads import linear_head
+from ...models.layers import reverse_gradient
+from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
+
+
+class OsbpSettings(Settings):
+    """OSBP's own settings; the values are its paper's."""
+
+    weight: float = Field(1.0, ge=0, description="weight of the boundary loss, for both players")
+    boundary: float = Field(0.5, gt=0, lt=1, description="probability of 'unknown' that the classifier aims at")
+
+
+class Osbp:
+    """A classifier with one class more holds unlabeled images at the border of 'unknown'; features pick a side.
+
+    An unlabeled image of a class that has no label may go to 'unknown' and need not be drawn to a known class.
+    Several unlabeled domains are one pool. Labels may be soft; they give nothing to 'unknown'. Labeled and
+    unlabeled images pass in separate batches, so batch norm normalises each side by its own statistics while
+    training.
+    """
+
+    def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: OsbpSettings) -> None:
+        self.features = make_backbone()
+        self.head = linear_head(self.features.num_features, sizes.num_classes + 1)
+        self.nets = nn.ModuleDict({"features": self.features, "head": self.head})
+        self.opts = {"all": sgd([self.nets], settings)}
+        self.weight, self.boundary = settings.weight, settings.boundary
+
+    def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
+        """min over the classifier of L_s + λ L_adv and, in the same pass, min over features of L_s − λ L_adv."""
+        assert batch.unlabeled is not None
+        features_l, features_u = self.features(batch.labeled.x), self.features(batch.unlabeled.x)
+        y = batch.labeled.y
+        loss = cross_entropy(self.head(features_l), y if y.ndim == 1 else F.pad(y, (0, 1)))
+        boundary = boundary_loss(self.head(reverse_gradient(features_u)), self.boundary)
+        descend(loss + self.weight * boundary, self.opts["all"])
+        return {"loss": loss.detach(), "boundary": boundary.detach()}
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(1, B, classes): of the known classes only."""
+        logits: Tensor = self.head(self.features(x))
+        return logits[:, :-1].unsqueeze(0)
+
+    def unknown(self, x: Tensor) -> Tensor:
+        """The probability of each image to be of no known class: (B,) in [0, 1]."""
+        return unknown_logit(self.head(self.features(x))).sigmoid()
+
+
+register(
+    Method(
+        name="osbp",
+        family="DA",
+        paper="Saito et al., Open Set Domain Adaptation by Backpropagation, ECCV 2018",
+        summary="features take each unlabeled image to the known classes or to 'unknown'",
+        learner=Osbp,
+        settings=OsbpSettings,
+        needs=("unlabeled",),
+        presets={"quick none": {"weight": 0.03}},  # features of an untrained network vanish at 1
+    )
+)
