@@ -39,7 +39,6 @@ TASKS = (("syn", "mnist"), ("mnist_m", "syn"))
 FAMILIES = ("source", "DA", "DG", "DA+DG", "SSL", "ours")
 EPOCHS = 5  # evaluations of the target
 CYCLES = 3
-OVERRIDES: dict[str, dict[str, Any]] = {"mcd": {"inner_steps": 1}}  # four leave it too few steps
 
 
 @dataclass
@@ -117,11 +116,7 @@ def relative_seconds(stage: Stage, base: Stage, rounds: int = 12) -> float:
 
 def run_settings(name: str) -> dict[str, Any]:
     """What this benchmark changes in preset `quick`."""
-    apl, fields = name.split("+")[0], find_method(name).settings.model_fields
-    own = OVERRIDES.get(name, {})
-    if "labeler" in fields:
-        own = {"labeler": OVERRIDES.get("mcd" if name == "eid" else apl, {})}
-    return {**own, **({"warm_epochs": 0, "cycles": CYCLES} if name == "eid" else {})}
+    return {"warm_epochs": 0, "cycles": CYCLES} if name == "eid" else {}
 
 
 def schedule(name: str, costs: dict[str, Cost], budget: float) -> list[str]:
@@ -138,21 +133,13 @@ def schedule(name: str, costs: dict[str, Cost], budget: float) -> list[str]:
     return words
 
 
-def as_words(settings: dict[str, Any], prefix: str = "") -> list[str]:
-    """Nested settings as key=value."""
-    words = []
-    for key, value in settings.items():
-        words += as_words(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}={value}"]
-    return words
-
-
 def train(name: str, task: tuple[str, str], words: list[str], root: Path, out: Path) -> dict[str, Any]:
     """One run in a process of one thread, or the result it has left."""
     folder = out / f"{name}-{task[0]}-{task[1]}"
     command = [sys.executable, "-m", "ssdg", "train", "--data", str(root), "--labeled", task[0], "--target", task[1]]
     command += ["--method", name, "--preset", "quick", "--threads", "1", "--out", str(folder)]
     done = subprocess.run(
-        [*command, *words, *as_words(run_settings(name))],
+        [*command, *words, *(f"{key}={value}" for key, value in run_settings(name).items())],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

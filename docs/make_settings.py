@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from ssdg.config import PRESETS, RunConfig, resolve
 from ssdg.methods import METHODS
-from ssdg.methods.api import Method
+from ssdg.methods.api import Method, Settings
 
 PAGE = Path(__file__).with_name("settings.md")
 SIZES = {"photo": 224, "none": 32}  # of the catalog's photos and digits
@@ -49,10 +49,23 @@ def page(text: str) -> str:
 def tables() -> dict[str, str]:
     """Every table by the name of its markers."""
     methods = sorted(METHODS.values(), key=lambda m: (m.name != FIRST, m.name))
-    found = {"run": fields_table(RunConfig, skip={"settings"}), "presets": preset_lines()}
-    found["methods"] = "\n\n".join(f"### `{m.name}`\n\n{m.summary}.\n\n{fields_table(m.settings)}" for m in methods)
+    plain = [m for m in methods if m.family != "DA+DG"]
+    found = {"run": fields_table(RunConfig, skip={"settings", "plugin_digest"}), "presets": preset_lines()}
+    found["common"] = fields_table(Settings)
+    found["methods"] = "\n\n".join(f"### `{m.name}`\n\n{m.summary}.\n\n{own_table(m)}" for m in plain)
     found["changes"] = "\n\n".join(f"### `{m.name}`\n\n{changes_table(m)}" for m in methods)
     return found
+
+
+def own_table(method: Method) -> str:
+    """The settings that the method adds to those of all, or gives another default."""
+    same = {
+        name
+        for name, field in Settings.model_fields.items()
+        if method.settings.model_fields[name].default == field.default
+    }
+    own = [name for name in method.settings.model_fields if name not in same]
+    return fields_table(method.settings, skip=same) if own else "No settings of its own."
 
 
 def preset_lines() -> str:
@@ -130,6 +143,7 @@ def shown(value: Any) -> str:
     """A value as it is written in YAML."""
     if value is None:
         return "empty"
+    value = list(value) if isinstance(value, tuple) else value
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -102,6 +102,8 @@ def resolve(given: Flat, *, kind: Kind, size: int) -> RunConfig:
         values = merge(values, _spread(QUICK[kind], method))
     for name in (preset, f"{preset} {kind}"):
         values = merge(values, method.presets.get(name, {}))
+        if "apl" in method.settings.model_fields:  # the labeler's own presets: rates at which it is stable
+            values = merge(values, {"labeler": _labeler_method(method, given).presets.get(name, {})})
     return _validated(merge(values, given), method)
 
 
@@ -186,4 +188,9 @@ def _labeler_settings(method: Method, own: Flat) -> type[Settings]:
     kind: Any = method.settings.model_fields["labeler"].annotation
     if isinstance(kind, type) and issubclass(kind, Settings):
         return kind
-    return find_method(own.get("apl", method.settings.model_fields["apl"].default)).settings
+    return _labeler_method(method, own).settings
+
+
+def _labeler_method(method: Method, given: Flat) -> Method:
+    """The method that `apl` names."""
+    return find_method(str(given.get("apl", method.settings.model_fields["apl"].default)), family="DA")

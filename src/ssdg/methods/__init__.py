@@ -2,7 +2,12 @@
 
 from . import adaptation, generalization, semi, source_only
 from .api import METHODS, Method, find_method, register
+from .compose import register_pair
 from .eid import cycle
+
+# The pairs of the paper's tables; any other is composed when it is asked for.
+for pair in ("mcd+mixstyle", "mcd+ddaig", "cdan-e+daeldg"):
+    register_pair(pair)
 
 __all__ = [
     "METHODS",
@@ -12,6 +17,7 @@ __all__ = [
     "find_method",
     "generalization",
     "register",
+    "register_pair",
     "semi",
     "source_only",
 ]

@@ -59,8 +59,3 @@ def register_pair(name: str) -> Method:
     """Register `A+B` by its name, or say which part is not known."""
     first, _, second = name.partition("+")
     return register(compose(find_method(first, family="DA"), find_method(second, family="DG")))
-
-
-# The pairs of the paper's tables; any other is composed when it is asked for.
-for pair in ("mcd+mixstyle", "mcd+ddaig", "cdan-e+daeldg"):
-    register_pair(pair)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from pydantic import Field
 from torch import Tensor, cat, nn
 
 from ...data.sets import Batch
+from ...losses.adversarial import ramp
 from ...losses.classification import cross_entropy
 from ...losses.kernels import joint_mmd
 from ...models.heads import linear_head
@@ -50,7 +49,7 @@ class Jan:
         return {"loss": loss.detach(), "loss_l": loss_l.detach(), "mmd": mmd.detach()}
 
     def _weight(self, at: Progress) -> float:
-        return self.settings.mmd_weight * math.tanh(5 * at.fraction)  # 2/(1 + exp(−10 p)) − 1
+        return self.settings.mmd_weight * ramp(at.fraction)
 
     def logits(self, x: Tensor) -> Tensor:
         """(1, B, classes)."""

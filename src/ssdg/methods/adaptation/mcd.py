@@ -76,5 +76,6 @@ register(
         learner=Mcd,
         settings=McdSettings,
         needs=("unlabeled",),
+        presets={"quick": {"inner_steps": 2}, "quick none": {"inner_steps": 1}},  # more steps in the same time
     )
 )

@@ -65,14 +65,14 @@ class EidSettings(Settings):
 
 
 # Two cores. Digits start from random weights: the labeled domain gives the first ones.
-QUICK: dict[str, Any] = {"epochs": 2, "labeler": {"epochs": 2, "inner_steps": 2}}
+QUICK: dict[str, Any] = {"epochs": 2, "labeler": {"epochs": 2}}
 QUICK_DIGITS: dict[str, Any] = {
     "warm_epochs": 10,
     "warm_lr": 0.03,
     "lr": 0.01,
     "epochs": 4,
     "iterations": 27,
-    "labeler": {"lr": 0.02, "epochs": 3, "inner_steps": 1},
+    "labeler": {"lr": 0.02, "epochs": 3},
 }
 RELEASE: dict[str, Any] = {
     # The choices of the authors' release where it differs from the paper; its label leak is not among them.
