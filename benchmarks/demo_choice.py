@@ -10,6 +10,8 @@ The rule, fixed before its first run:
 
     python benchmarks/demo_choice.py --out runs/choice    # step 2: two workers, one thread each
     ssdg demo --seeds 3 4 5                                      # step 3, with the settings chosen
+
+It chose `lr 0.03` and `base`, which are preset `quick`.
 """
 
 from __future__ import annotations
