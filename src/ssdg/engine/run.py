@@ -31,6 +31,7 @@ from .machine import Machine
 from .plan import plan
 from .predictions import best_two, write_predictions
 from .result import make_result, versions
+from .sharing import Shelf
 from .stages import StageTrainer
 from .state import save_tensors
 
@@ -87,10 +88,12 @@ def run(
     *,
     listeners: tuple[Listener, ...] = (),
     save_seconds: float = 30.0,
+    shelf: Path | None = None,
     about: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train, or go on training, in `folder`; returns what `result.json` holds.
 
+    Stages that other runs have left in the folder `shelf` are taken from there, and new ones are left there.
     Called again on a finished folder it trains nothing and returns the same result.
     """
     method = find_method(config.method)
@@ -113,6 +116,7 @@ def run(
             machine=machine,
             events=events,
             clock=Clock(save_seconds, stop, machine),
+            shelf=Shelf(shelf) if shelf else None,
         )
         build = Builder(config, len(problem.task.classes), machine)
         learner = method.fit(problem.task, trainer, build, config.settings)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from .events import Events
 from .feeding import images_per_step, make_stream, steps_per_epoch
 from .loop import Clock, Stage, run_steps
 from .machine import Machine
+from .sharing import Shelf, identity
 from .state import Meta, load_state, read_meta
 
 LONGEST_NAME = 100  # characters; file systems allow 255, of which a temporary file's ending takes some
@@ -40,6 +42,7 @@ class StageTrainer:
     machine: Machine
     events: Events
     clock: Clock
+    shelf: Shelf | None = None
     metas: dict[str, Meta] = field(default_factory=dict)  # by stage file name, in order
     audits: list[dict[str, Any]] = field(default_factory=list)
 
@@ -56,14 +59,15 @@ class StageTrainer:
     ) -> None:
         """See `ssdg.methods.api.Trainer`."""
         stage = self._stage(key, round, inputs, settings)
-        meta = self._start(stage, learner, inputs.fingerprint, product)
-        self.metas[stage.path.stem] = meta
-        was_finished = bool(meta["finished"])
-        if not was_finished:
-            set_rate(learner, lr_scale)
-            stream = make_stream(inputs, settings.batch, stage.seed, self.pipeline)
-            after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
-            run_steps(stage, learner, stream, meta, after, self.clock, self.events)
+        with self._from_shelf(stage, learner, inputs, settings, lr_scale, product):
+            meta = self._start(stage, learner, inputs.fingerprint, product)
+            self.metas[stage.path.stem] = meta
+            was_finished = bool(meta["finished"])
+            if not was_finished:
+                set_rate(learner, lr_scale)
+                stream = make_stream(inputs, settings.batch, stage.seed, self.pipeline)
+                after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
+                run_steps(stage, learner, stream, meta, after, self.clock, self.events)
         self.machine.wait()
         done = {"seconds": meta["seconds"], "steps": stage.steps, "found": was_finished}
         self.events.emit("trained", key=key, round=round, **done)
@@ -80,6 +84,30 @@ class StageTrainer:
         self.audits.append(report)
         self.events.emit("labeled", **report, found=was_labeled)
         return labels
+
+    @contextmanager
+    def _from_shelf(
+        self,
+        stage: Stage,
+        learner: Learner,
+        inputs: Inputs,
+        settings: Settings,
+        lr_scale: float,
+        product: bool,
+    ) -> Iterator[None]:
+        """Fetch the stage if another run has left it on the shelf, else leave it there once it is done.
+
+        The product's stage holds scores on this run's own target and is not shared; nor is one that was begun.
+        """
+        if self.shelf is None or product or self.machine.world > 1 or stage.path.exists():
+            yield
+            return
+        name = identity(stage, learner, inputs, settings, lr_scale, self.pipeline, self.machine)
+        with self.shelf.turn(name):
+            found = self.shelf.fetch(name, stage.path)
+            yield
+            if not found:
+                self.shelf.keep(name, stage.path)
 
     def _stage(self, key: str, round: int, inputs: Inputs, settings: Settings) -> Stage:
         return Stage(

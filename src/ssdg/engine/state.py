@@ -23,7 +23,12 @@ MAX_HEADER = 100_000_000  # bytes, the format's own limit
 
 def save_state(path: Path, learner: Learner, meta: Meta) -> None:
     """Write networks, optimizers and `meta` (JSON) as one file."""
-    save_tensors(path, {**_network_tensors(learner), **_optimizer_tensors(learner)}, meta)
+    save_tensors(path, state_tensors(learner), meta)
+
+
+def state_tensors(learner: Learner) -> dict[str, Tensor]:
+    """All that changes while training: networks and optimizers."""
+    return {**_network_tensors(learner), **_optimizer_tensors(learner)}
 
 
 def load_state(path: Path, learner: Learner) -> Meta:

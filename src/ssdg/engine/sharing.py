@@ -1,0 +1,86 @@
+"""Finished stages that runs of one benchmark share: a stage that has been computed is not computed again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..data.sets import Inputs, digest_of
+from ..data.streams import Pipeline
+from ..files import atomic_path, locked
+from ..methods.api import Learner, Settings
+from .loop import Stage
+from .machine import Machine
+from .state import state_tensors
+
+
+def identity(
+    stage: Stage,
+    learner: Learner,
+    inputs: Inputs,
+    settings: Settings,
+    lr_scale: float,
+    pipeline: Pipeline,
+    machine: Machine,
+) -> str:
+    """A hash of all that decides a stage's final bits: equal identities, equal checkpoints.
+
+    The learner counts with its class and every tensor it starts from, so what came before need not be named.
+    Where the run lies, its target and its method do not count.
+    """
+    facts: dict[str, Any] = {
+        "stage": [stage.key, stage.round, stage.epochs, stage.steps_per_epoch, stage.seed],
+        "learner": [type(learner).__module__, type(learner).__qualname__],
+        "settings": settings.model_dump(mode="json"),
+        "rate": lr_scale,
+        "images": [pipeline.kind, pipeline.num_classes, pipeline.world],
+        "machine": [machine.device.type, machine.precision, torch.get_num_threads(), torch.__version__],
+    }
+    return digest_of(json.dumps(facts, sort_keys=True), inputs.fingerprint, start_digest(learner))
+
+
+def start_digest(learner: Learner) -> str:
+    """A hash of the names and values of all tensors of networks and optimizers."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(state_tensors(learner).items()):
+        sha.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        sha.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A folder of finished stages by their identity."""
+
+    folder: Path
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[None]:
+        """Hold the stage of this identity: another process that wants it waits, and then finds it."""
+        with locked(self.folder / f"{name}.lock"):
+            yield
+
+    def fetch(self, name: str, path: Path) -> bool:
+        """Copy the stage to a run's own folder, if it is here."""
+        return copy_file(self.folder / f"{name}.safetensors", path)
+
+    def keep(self, name: str, path: Path) -> None:
+        """Copy a finished stage here."""
+        copy_file(path, self.folder / f"{name}.safetensors")
+
+
+def copy_file(source: Path, path: Path) -> bool:
+    """Copy a file so that it is whole or not there; says whether there was one to copy."""
+    if not source.exists():
+        return False
+    with atomic_path(path) as temporary:
+        shutil.copyfile(source, temporary)
+    return True

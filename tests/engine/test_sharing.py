@@ -1,0 +1,91 @@
+"""A stage that another run has computed is taken as it is: the same bits as computing it anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs import same_weights, short_settings
+from ssdg.engine.machine import start_machine
+from ssdg.engine.open import open_run
+from ssdg.engine.run import run
+
+SHORT: dict[str, Any] = {"cycles": 2, "epochs": 1}
+
+
+def train(world: Path, cache: Path, folder: Path, method: str, shelf: Path | None, **more: Any) -> dict[str, Any]:
+    config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
+    return run(config, problem, folder, start_machine("cpu"), shelf=shelf)
+
+
+def stripped(result: dict[str, Any]) -> dict[str, Any]:
+    """What does not depend on the clock."""
+    phases = {
+        name: {k: v for k, v in phase.items() if not k.endswith(("seconds", "second"))}
+        for name, phase in result["phases"].items()
+    }
+    return {**{k: v for k, v in result.items() if k != "seconds"}, "phases": phases}
+
+
+@pytest.fixture(scope="module")
+def shelf(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Filled by a run on another target, and by one of another method with the same labeler."""
+    folder = tmp_path_factory.mktemp("shelf")
+    train(world, cache, folder / "other", "eid", folder / "shelf", target="sketch", **SHORT)
+    return folder / "shelf"
+
+
+def seconds_by_phase(result: dict[str, Any]) -> dict[str, float]:
+    return {name: phase["seconds"] for name, phase in result["phases"].items()}
+
+
+def test_a_labeler_of_the_same_domain_is_shared_between_targets(
+    world: Path, cache: Path, shelf: Path, tmp_path: Path
+) -> None:
+    """photo with neon unlabeled is in both runs; sketch and night are each in one."""
+    before = {path.name for path in shelf.glob("*.safetensors")}
+    fresh = train(world, cache, tmp_path / "fresh", "eid", None, **SHORT)
+    shared = train(world, cache, tmp_path / "shared", "eid", shelf, **SHORT)
+    assert same_weights(tmp_path / "fresh", tmp_path / "shared")
+    assert stripped(fresh) == stripped(shared)
+    new = {path.name for path in shelf.glob("*.safetensors")} - before
+    assert len(new) == 3  # apl/sketch of cycle 1, both of cycle 2; apl/neon of cycle 1 was found
+    other = shelf.parent / "other" / "stages" / "1-apl-neon.safetensors"
+    assert (tmp_path / "shared" / "stages" / "1-apl-neon.safetensors").read_bytes() == other.read_bytes()
+
+
+def test_a_pair_takes_the_labelers_of_eid(world: Path, cache: Path, shelf: Path, tmp_path: Path) -> None:
+    before = len(list(shelf.glob("*.safetensors")))
+    fresh = train(world, cache, tmp_path / "fresh", "mcd+mixstyle", None, target="sketch")
+    shared = train(world, cache, tmp_path / "shared", "mcd+mixstyle", shelf, target="sketch")
+    assert same_weights(tmp_path / "fresh", tmp_path / "shared")
+    assert stripped(fresh) == stripped(shared)
+    assert len(list(shelf.glob("*.safetensors"))) == before
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"seed": 1},
+        {"labeler": {"epochs": 2, "batch": 4, "lr": 0.02}},
+        {"labeler": {"epochs": 2, "batch": 4, "lr": 0.01, "inner_steps": 3}},
+        {"apl": "dann"},
+        {"labeled": "night"},
+        {"warm_epochs": 1},
+    ],
+    ids=str,
+)
+def test_nothing_else_is_taken(more: dict[str, Any], world: Path, cache: Path, shelf: Path, tmp_path: Path) -> None:
+    """Another seed, rate, setting, method, labeled domain or start: every stage is computed."""
+    before = {path.name: path.read_bytes() for path in shelf.glob("*.safetensors")}
+    given = {**SHORT, "cycles": 1, "target": "sketch", **more}
+    result = train(world, cache, tmp_path / "run", "eid", shelf, **given)
+    after = {path.name for path in shelf.glob("*.safetensors")}
+    computed = [name for name in result["phases"] if "dcg" not in name]
+    assert len(after - set(before)) == len(computed)
+    for name, content in before.items():
+        assert (shelf / name).read_bytes() == content
+    for name in after - set(before):  # later runs of this test must not find them
+        (shelf / name).unlink()
