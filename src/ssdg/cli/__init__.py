@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": ("ssdg.cli.use:evaluate", "Score a trained run on a folder with class sub-folders."),
     "predict": ("ssdg.cli.use:predict", "Classify images with a trained run."),
     "methods": ("ssdg.cli.listing:methods", "List the methods that can be trained."),
+    "table": ("ssdg.cli.table:table", "Make the table of a benchmark: mean ± deviation, best, paired tests."),
     "data": ("ssdg.cli.data:app", "List, describe and verify image data."),
 }
 for name, (where, told) in COMMANDS.items():
