@@ -27,7 +27,6 @@ SIGNS: dict[Mark, tuple[str, str]] = {"": ("", ""), "best": ("*", "bold"), "seco
 LEGEND = "*: best, °: second of a column."
 TESTS = "Paired tests over the tasks and seeds that both rows have, in points of percent."
 UNLIMITED = 10_000  # characters: a file or a pipe has no width
-COLUMN_ROOM = 11  # characters of a column at most, with its margins
 
 
 def plain_text(table: Table) -> str:
@@ -51,7 +50,8 @@ def print_table(table: Table, console: Console) -> None:
 
 def _pieces(table: Table, width: int) -> Iterator[tuple[str, ...]]:
     labels = max(len(line.name) + len(line.family) for line in table.lines) + 6 if table.lines else 0
-    num = max(1, (width - labels) // COLUMN_ROOM)
+    room = 13 if table.seeds_differ else 10  # characters of `±10.00 (3)` or `average` with their margins
+    num = max(1, (width - labels) // room)
     for start in range(0, len(table.columns), num):
         yield table.columns[start : start + num]
 
@@ -77,17 +77,16 @@ def _cells(table: Table, line: Line, columns: tuple[str, ...]) -> Iterator[Text]
     for column in columns:
         entry: Entry = line.entries[column]
         sign, style = SIGNS[entry.mark]
-        cell = Text(fixed(entry.mean), style=style)
-        cell.append(sign or " ")
+        cell = Text().append(fixed(entry.mean), style=style).append(sign or " ")
         if below := (spread(entry, "±") + count(table, entry)).strip():
-            cell.append(f"\n{below} ", style="not bold not underline dim")
+            cell.append(f"\n{below} ", style="dim")
         yield cell
 
 
 def _comparisons(table: Table) -> Grid:
     grid = Grid(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1))
     for place, name in enumerate(comparison_header(table)):
-        grid.add_column(Text(name), justify="right" if place else "left", no_wrap=True)
+        grid.add_column(Text(name), justify="right" if place else "left")
     for comparison in table.comparisons:
         grid.add_row(*(Text(cell) for cell in comparison_cells(comparison)))
     return grid

@@ -1,4 +1,4 @@
-"""`ssdg table`."""
+"""`ssdg table` and `ssdg figure`."""
 
 from __future__ import annotations
 
@@ -52,4 +52,35 @@ def table(
         print_table(made, console)
     else:
         print(render(made, format_), end="")
+    return 0
+
+
+def figure(
+    folder: Path,
+    kind: Literal["pseudo-labels", "labels-target", "cycles", "clean-rate", "mix"],
+    *,
+    out: Annotated[Path, Parameter(alias="-o")],
+    number: Literal["last-five", "final"] = "last-five",
+    paper: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Draw a figure of a benchmark folder. Every mean is over the tasks and seeds that all rows shown have.
+
+    Parameters
+    ----------
+    folder
+        The folder that `ssdg bench` filled.
+    kind
+        pseudo-labels: percent right per cycle. labels-target: pseudo-label accuracy against target accuracy.
+        cycles, clean-rate, mix: target accuracy of rows that differ in this setting alone.
+    out
+        The picture to write, .png or .svg.
+    number
+        last-five: mean of the last five epochs, as the paper reports. final: the last epoch.
+    paper
+        Add the paper's numbers for the same tasks, where it has them.
+    """
+    from ..bench.figures import draw
+    from ..bench.results import read_results
+
+    print(f"figure: {draw(read_results(folder), kind, out, number, paper=paper)}")
     return 0
