@@ -25,6 +25,8 @@ COMMANDS = {
     "evaluate": ("ssdg.cli.use:evaluate", "Score a trained run on a folder with class sub-folders."),
     "predict": ("ssdg.cli.use:predict", "Classify images with a trained run."),
     "methods": ("ssdg.cli.listing:methods", "List the methods that can be trained."),
+    "table": ("ssdg.cli.table:table", "Make the table of a benchmark: mean ± deviation, best, paired tests."),
+    "figure": ("ssdg.cli.table:figure", "Draw a figure of a benchmark: pseudo-labels, cycles, clean rate, mixing."),
     "data": ("ssdg.cli.data:app", "List, describe and verify image data."),
 }
 for name, (where, told) in COMMANDS.items():

@@ -7,32 +7,20 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from ..errors import UserError
-from ..files import atomic_path
+from ..bench.figures import INK, canvas
 
-INK = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # Okabe and Ito: told apart by colour-blind readers
 Runs = dict[str, list[dict[str, Any]]]
 
 
 def draw_demo(results: Runs, path: Path) -> Path:
     """Left: accuracy on the unseen domain after every epoch. Right: pseudo-label accuracy per cycle."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("the figure needs matplotlib: pip install 'ssdg[demo]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     task = results["eid"][0]["task"]
-    figure.suptitle(
-        f"labeled {task['labeled']}, unlabeled {' and '.join(task['unlabeled'])}, unseen {task['target']}"
-    )
-    _draw_target(left, results, task["target"])
-    _draw_labels(right, results["eid"])
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)
-    pyplot.close(figure)
+    with canvas(path, 2, figsize=(10, 4.2)) as (figure, (left, right)):
+        figure.suptitle(
+            f"labeled {task['labeled']}, unlabeled {' and '.join(task['unlabeled'])}, unseen {task['target']}"
+        )
+        _draw_target(left, results, task["target"])
+        _draw_labels(right, results["eid"])
     return path
 
 

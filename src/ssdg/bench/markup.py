@@ -1,0 +1,123 @@
+"""A table as Markdown and as LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .shown import (
+    Cells,
+    arrow,
+    comparison_cells,
+    comparison_header,
+    count,
+    families,
+    fixed,
+    has_paper,
+    paper_cells,
+    spread,
+)
+from .tables import Entry, Line, Mark, Table
+
+LEGEND = "Bold: best, underlined: second of a column."
+
+
+def markdown(table: Table) -> str:
+    """Tables as GitHub reads them: best bold, second underlined."""
+    head = ["Family", "Method", *(arrow(column) for column in table.columns)]
+    body = []
+    for name, lines in families(table):
+        rows = [cells for line in lines for cells in _markdown_rows(table, line)]
+        body += [["" if place else name, *cells] for place, cells in enumerate(rows)]
+    parts = [" ".join([*table.notes, LEGEND]), _pipes(head, body)]
+    if table.comparisons:
+        rows = [[_code(cells[0]), *cells[1:]] for cells in map(comparison_cells, table.comparisons)]
+        parts.append(_pipes(comparison_header(table), rows, left=1))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_rows(table: Table, line: Line) -> list[Cells]:
+    signs: dict[Mark, tuple[str, str]] = {"": ("", ""), "best": ("**", "**"), "second": ("<ins>", "</ins>")}
+
+    def cell(entry: Entry) -> str:
+        before, after = signs[entry.mark]
+        return f"{before}{fixed(entry.mean)}{after}{spread(entry, ' ± ')}{count(table, entry)}"
+
+    rows = [[_code(line.name), *(cell(line.entries[column]) for column in table.columns)]]
+    return rows + ([["paper", *paper_cells(table, line)]] if has_paper(table, line) else [])
+
+
+def _code(name: str) -> str:
+    return f"`{name}`".replace("|", "\\|")
+
+
+def _pipes(head: Cells, body: list[Cells], *, left: int = 2) -> str:
+    ruler = ["---"] * left + ["---:"] * (len(head) - left)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ruler, *body))
+
+
+def latex(table: Table) -> str:
+    """A table for `booktabs` and `multirow`, families in the first column; the tests in a second one."""
+    head = ["", "Method", *(_tex(column) for column in table.columns)]
+    body = [_tex_family(table, name, lines) for name, lines in families(table)]
+    notes = _tex(" ".join([*table.notes, LEGEND]))
+    parts = ["% \\usepackage{booktabs, graphicx, multirow}", _tabular(notes, head, body, left=2)]
+    if table.comparisons:
+        rows = [_tex_row([_tex(cell) for cell in comparison_cells(c)]) for c in table.comparisons]
+        told = "Paired tests over the tasks and seeds that both rows have, in points of percent."
+        parts.append(_tabular(told, [_tex(cell) for cell in comparison_header(table)], ["\n".join(rows)], left=1))
+    return "\n".join(parts) + "\n"
+
+
+def _tex_family(table: Table, name: str, lines: list[Line]) -> str:
+    rows = [cells for line in lines for cells in _tex_rows(table, line)]
+    first = f"\\multirow{{{len(rows)}}}{{*}}{{{_tex(name)}}}" if len(rows) > 1 else _tex(name)
+    return "\n".join(_tex_row(["" if place else first, *cells]) for place, cells in enumerate(rows))
+
+
+def _tex_rows(table: Table, line: Line) -> list[Cells]:
+    signs: dict[Mark, str] = {"": "{}", "best": "\\textbf{{{}}}", "second": "\\underline{{{}}}"}
+
+    def cell(entry: Entry) -> str:
+        told = spread(entry, "$\\pm$") + count(table, entry)
+        small = f" {{\\scriptsize {told.strip()}}}" if told else ""
+        return signs[entry.mark].format(fixed(entry.mean)) + small
+
+    rows = [[_tex(line.name), *(cell(line.entries[column]) for column in table.columns)]]
+    return rows + ([["\\quad paper", *paper_cells(table, line)]] if has_paper(table, line) else [])
+
+
+def _tex_row(cells: Cells) -> str:
+    return " & ".join(cells) + " \\\\"
+
+
+def _tabular(caption: str, head: Cells, groups: Sequence[str], *, left: int) -> str:
+    return "\n".join(
+        [
+            "\\begin{table*}[t]",
+            "\\centering",
+            f"\\caption{{{caption}}}",
+            "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{%",  # no wider than the page
+            f"\\begin{{tabular}}{{{'l' * left}{'r' * (len(head) - left)}}}",
+            "\\toprule",
+            _tex_row(head),
+            "\\midrule",
+            "\n\\midrule\n".join(groups),
+            "\\bottomrule",
+            "\\end{tabular}}",
+            "\\end{table*}",
+        ]
+    )
+
+
+def _tex(text: str) -> str:
+    special = {
+        "\\": "\\textbackslash{}",
+        "~": "\\textasciitilde{}",
+        "^": "\\textasciicircum{}",
+        ">": "$\\rightarrow$",
+        "±": "$\\pm$",
+        "−": "$-$",
+        "<": "$<$",
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    }
+    return "".join(special.get(sign, sign) for sign in text)

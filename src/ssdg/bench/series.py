@@ -1,0 +1,145 @@
+"""What the figures show, taken from a benchmark folder: every mean is over runs that all its rows have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any
+
+from ..errors import UserError
+from .paper import paper_numbers
+from .results import Number, Result, Results, SuiteRow
+from .statistics import Place
+
+# What differs between the cells of one row.
+OF_THE_CELL = ("seed", "data", "labeled", "unlabeled", "target")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Means against a setting or a cycle; `deviations` over the seeds, where every seed has the same tasks."""
+
+    name: str
+    x: list[Any]
+    means: list[float]
+    deviations: list[float | None]
+    papers: list[float | None]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """One row: pseudo-label accuracy and target accuracy of each of its runs, and the mean of them."""
+
+    name: str
+    points: list[tuple[float, float]]
+    center: tuple[float, float]
+
+
+def label_accuracy(result: Result) -> dict[int, float]:
+    """Percent of the pseudo-labels that are right by cycle, the unlabeled domains averaged; unknown ones left out."""
+    found: dict[int, list[float]] = {}
+    for audit in result["pseudo_labels"]:
+        for row in audit["domains"].values() if audit["key"].startswith("apl/") else ():
+            if row.get("accuracy") is not None:
+                found.setdefault(int(audit["round"]), []).append(float(row["accuracy"]))
+    return {cycle: mean(values) for cycle, values in found.items()}
+
+
+def label_curves(results: Results) -> tuple[list[Curve], set[Place]]:
+    """Pseudo-label accuracy per cycle of every row with a labeler, and the runs that it is the mean of."""
+    rows = _labeled_rows(results)
+    places, curves = shared_places(rows), []
+    for name, labels in rows.items():
+        cycles = sorted(set.intersection(*(set(labels[place]) for place in places)))
+        values = [{place: labels[place][cycle] for place in places} for cycle in cycles]
+        curves.append(_curve(name, cycles, values, [None] * len(cycles)))
+    return curves, places
+
+
+def label_clouds(results: Results, number: Number) -> tuple[list[Cloud], set[Place]]:
+    """Pseudo-label accuracy of the last cycle against target accuracy, and the runs that are shown."""
+    rows = _labeled_rows(results)
+    places, clouds = shared_places(rows), []
+    for name, labels in rows.items():
+        scores = results.scores(name, number)
+        points = [(labels[place][max(labels[place])], scores[place]) for place in sorted(places)]
+        clouds.append(Cloud(name, points, (mean(x for x, _ in points), mean(y for _, y in points))))
+    return clouds, places
+
+
+def _labeled_rows(results: Results) -> dict[str, dict[Place, dict[int, float]]]:
+    rows = {row.name: _labels(results, row.name) for row in results.suite.rows}
+    if not any(rows.values()):
+        raise UserError("no finished run of this benchmark has pseudo-labels whose truth is known")
+    return {name: labels for name, labels in rows.items() if labels}
+
+
+def _labels(results: Results, row: str) -> dict[Place, dict[int, float]]:
+    cells = [cell for cell in results.suite.of(row) if cell.id in results.found]
+    known = {(cell.task, cell.seed): label_accuracy(results.found[cell.id]) for cell in cells}
+    return {place: labels for place, labels in known.items() if labels}
+
+
+def shared_places(rows: Mapping[str, Iterable[Place]]) -> set[Place]:
+    """The tasks and seeds that all these rows have."""
+    places = set.intersection(*(set(row) for row in rows.values()))
+    if not places:
+        raise UserError(f"no task and seed is done for all of {', '.join(rows)}; let the benchmark go on")
+    return places
+
+
+def setting_curves(results: Results, key: str, number: Number, *, paper: bool) -> tuple[list[Curve], set[Place]]:
+    """Accuracy against a setting: one curve for rows that differ in nothing else."""
+    sweeps = _sweeps(results, key)
+    scores = {row.name: results.scores(row.name, number) for rows in sweeps.values() for row in rows.values()}
+    places, curves = shared_places(scores), []
+    for name, rows in zip(_names([json.loads(rest) for rest in sweeps]), sweeps.values(), strict=True):
+        papers = [_paper_mean(results, row, places) if paper else None for row in rows.values()]
+        values = [{place: scores[row.name][place] for place in places} for row in rows.values()]
+        curves.append(_curve(name, list(rows), values, papers))
+    return curves, places
+
+
+def _sweeps(results: Results, key: str) -> dict[str, dict[Any, SuiteRow]]:
+    """Rows by their value of a setting, numbers in order, grouped by all their other settings."""
+    groups: dict[str, dict[Any, SuiteRow]] = {}
+    for row in results.suite.rows:
+        done = [cell.config for cell in results.suite.of(row.name) if cell.id in results.found]
+        if done and key in done[0]:
+            rest = {name: value for name, value in done[0].items() if name not in (key, *OF_THE_CELL)}
+            groups.setdefault(json.dumps(rest, sort_keys=True), {})[done[0][key]] = row
+    sweeps = {rest: rows for rest, rows in groups.items() if len(rows) > 1}
+    if not sweeps:
+        raise UserError(f"no two finished rows of '{results.suite.name}' differ in {key} and in nothing else")
+    return {rest: _sorted(rows) for rest, rows in sweeps.items()}
+
+
+def _sorted(rows: dict[Any, SuiteRow]) -> dict[Any, SuiteRow]:
+    names = any(isinstance(value, str) for value in rows)
+    return rows if names else dict(sorted(rows.items()))
+
+
+def _names(configs: list[dict[str, Any]]) -> list[str]:
+    """What tells configurations apart; a single one is told by its method."""
+    keys = sorted({key for config in configs for key in config if config[key] != configs[0].get(key)})
+    return [", ".join(f"{key}={config.get(key)}" for key in keys) or str(config["method"]) for config in configs]
+
+
+def _paper_mean(results: Results, row: SuiteRow, places: set[Place]) -> float | None:
+    table = (row.paper or {}).get("table", results.suite.table)
+    known = paper_numbers(table, row.paper) if row.paper and table else {}
+    tasks = {task for task, _ in places}
+    return mean(known[task] for task in tasks) if tasks <= known.keys() else None
+
+
+def _curve(name: str, x: list[Any], values: list[dict[Place, float]], papers: list[float | None]) -> Curve:
+    return Curve(name, x, [mean(known.values()) for known in values], [_deviation(v) for v in values], papers)
+
+
+def _deviation(values: Mapping[Place, float]) -> float | None:
+    tasks, seeds = {task for task, _ in values}, {seed for _, seed in values}
+    if len(seeds) < 2 or len(tasks) * len(seeds) != len(values):
+        return None
+    return stdev(mean(values[task, seed] for task in tasks) for seed in seeds)

@@ -1,0 +1,179 @@
+"""A benchmark folder as a table: rows are methods by family, columns are tasks and their average."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Literal
+
+from ..errors import unknown
+from .paper import paper_numbers
+from .results import Number, Results, Suite, SuiteRow
+from .statistics import Comparison, Place, compare
+
+AVERAGE = "average"
+FAMILIES = ("source", "DA", "DG", "DA+DG", "SSL", "ours")  # the paper's order; others follow in the suite's
+MAIN_ROW, MAIN_FAMILY = "eid", "ours"
+DIGITS = 2  # shown, and what best and second are decided by
+Mark = Literal["", "best", "second"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place of the table: percent right by seed, and what the paper has there."""
+
+    values: Mapping[int, float]
+    paper: float | None = None
+    mark: Mark = ""
+
+    @property
+    def mean(self) -> float | None:
+        """Over the seeds; None where there are none."""
+        return mean(self.values.values()) if self.values else None
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample standard deviation over the seeds; None below two."""
+        return stdev(self.values.values()) if len(self.values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: its entries by task, and under `average`."""
+
+    name: str
+    family: str
+    entries: Mapping[str, Entry]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What every format is written from."""
+
+    suite: str
+    number: Number
+    tasks: tuple[str, ...]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    paper: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The tasks, then their average."""
+        return (*self.tasks, AVERAGE)
+
+    @property
+    def seeds_differ(self) -> bool:
+        """Whether places of the table are means of unlike numbers of seeds."""
+        return len(_seed_counts(self.lines)) > 1
+
+
+def make_table(results: Results, number: Number, *, paper: bool = False, against: str | None = None) -> Table:
+    """The table of a benchmark folder; `against` is the row that is tested against every other."""
+    suite = results.suite
+    scores = {row.name: results.scores(row.name, number) for row in suite.rows}
+    rows = in_order(suite.rows)
+    lines = _marked([_line(row, scores[row.name], suite, paper) for row in rows], (*suite.tasks, AVERAGE))
+    main = main_row(rows, against)
+    others = [row.name for row in rows if row.name != main]
+    comparisons = [compare(main, scores[main], other, scores[other]) for other in others] if main else []
+    return Table(
+        suite=suite.name,
+        number=number,
+        tasks=suite.tasks,
+        lines=tuple(lines),
+        notes=tuple(_notes(results, lines, number, paper)),
+        comparisons=tuple(comparisons),
+        paper=paper,
+    )
+
+
+def in_order(rows: tuple[SuiteRow, ...]) -> list[SuiteRow]:
+    """Rows by family in the paper's order; within a family as the suite has them."""
+    families = list(dict.fromkeys(name.casefold() for name in [*FAMILIES, *(row.family for row in rows)]))
+    return sorted(rows, key=lambda row: families.index(row.family.casefold()))
+
+
+def main_row(rows: list[SuiteRow], asked: str | None) -> str | None:
+    """The row to be tested against the others: the one asked for, `eid`, the first of family `ours`, or none."""
+    names = [row.name for row in rows]
+    if asked is not None and asked not in names:
+        raise unknown("row of this table", asked, names)
+    ours = [row.name for row in rows if row.family.casefold() == MAIN_FAMILY]
+    return asked or next((name for name in (MAIN_ROW, *ours) if name in names), None)
+
+
+def _line(row: SuiteRow, scores: Mapping[Place, float], suite: Suite, paper: bool) -> Line:
+    table = (row.paper or {}).get("table", suite.table)
+    known = paper_numbers(table, row.paper) if paper and row.paper and table else {}
+    entries = {task: Entry(_of_task(scores, task), known.get(task)) for task in suite.tasks}
+    return Line(row.name, row.family, {**entries, AVERAGE: average(list(entries.values()))})
+
+
+def _of_task(scores: Mapping[Place, float], task: str) -> dict[int, float]:
+    return {seed: value for (name, seed), value in sorted(scores.items()) if name == task}
+
+
+def average(entries: list[Entry]) -> Entry:
+    """The mean over the tasks, seed by seed, of the seeds that no task lacks; empty if there are none."""
+    seeds = sorted(set.intersection(*(set(entry.values) for entry in entries))) if entries else []
+    values = {seed: mean(entry.values[seed] for entry in entries) for seed in seeds}
+    papers = [entry.paper for entry in entries if entry.paper is not None]
+    return Entry(values, mean(papers) if papers and len(papers) == len(entries) else None)
+
+
+def _marked(lines: list[Line], columns: tuple[str, ...]) -> list[Line]:
+    marks = {column: _marks([line.entries[column].mean for line in lines]) for column in columns}
+    return [
+        replace(line, entries={c: replace(entry, mark=marks[c][place]) for c, entry in line.entries.items()})
+        for place, line in enumerate(lines)
+    ]
+
+
+def _marks(means: list[float | None]) -> list[Mark]:
+    """Best and second of a column by the digits that are shown; equals share a mark; a single number has none."""
+    shown = [None if value is None else round(value, DIGITS) for value in means]
+    ranks = sorted({value for value in shown if value is not None}, reverse=True)
+    if sum(value is not None for value in shown) < 2:
+        return [""] * len(shown)
+    names: dict[float | None, Mark] = dict(zip(ranks, ("best", "second"), strict=False))
+    return [names.get(value, "") for value in shown]
+
+
+def _seed_counts(lines: tuple[Line, ...] | list[Line]) -> set[int]:
+    return {len(entry.values) for line in lines for entry in line.entries.values() if entry.values}
+
+
+def _notes(results: Results, lines: list[Line], number: Number, paper: bool) -> list[str]:
+    suite = results.suite
+    data = f" on {Path(suite.data).name}" if suite.data else ""
+    notes = [f"{suite.name}{data}, preset {suite.preset}: percent right on the target, {_what(results, number)}."]
+    notes += _about_seeds(_seed_counts(lines))
+    done = sum(cell.id in results.found for cell in suite.cells)
+    if done < len(suite.cells):
+        notes.append(
+            f"{done:,} of {len(suite.cells):,} cells are done; -: none yet, or an average that lacks a task."
+        )
+    if paper:
+        notes.append("The paper's averages are computed from its numbers; three that it prints are not their mean.")
+    return notes
+
+
+def _what(results: Results, number: Number) -> str:
+    if number == "final":
+        return "last epoch, networks averaged"
+    fewest = min((int(result["target"]["epochs_averaged"]) for result in results.found.values()), default=5)
+    short = f" (of fewer, down to {fewest}, where the last cycle has no more)" if fewest < 5 else ""
+    return f"mean of the last five epochs{short}, networks averaged"
+
+
+def _about_seeds(counts: set[int]) -> list[str]:
+    spread = "Mean ± sample standard deviation over"
+    if len(counts) > 1:
+        return [
+            f"{spread} seeds, their number in brackets; an average is over the seeds that all tasks of a row have."
+        ]
+    return [f"{spread} {count} seeds." if count > 1 else "One seed." for count in counts]
