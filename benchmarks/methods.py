@@ -1,6 +1,6 @@
 """Every method on two tasks of the digits with equal network passes, and what a step of each costs.
 
-    python benchmarks/methods.py --digits ROOT [--out DIR] [--workers 2] [--methods A B ...] [--warm 600] [--passes 1000]
+    python benchmarks/methods.py --digits ROOT [--out DIR] [--workers 2] [--methods A B] [--warm 600] [--passes 1000]
 
 ROOT holds mnist.npz, mnist_m.npz and svhn.npz; `syn` is rendered by the embedded benchmark. All methods start from
 one backbone per labeled domain, trained on it for `--warm` steps: from random weights the first few hundred steps
