@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from passes import count_passes
 
+from passes import count_passes
 from ssdg.engine.feeding import make_stream
 from ssdg.methods import METHODS
 from ssdg.methods.api import Progress
