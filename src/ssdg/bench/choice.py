@@ -8,8 +8,8 @@ from typing import Any
 
 from ..config import RUN_KEYS, Flat, labeler_settings, merge
 from ..errors import UserError, unknown
-from ..methods import METHODS, Method, find_method
-from .suites import Row, Suite
+from ..methods import METHODS, find_method
+from .suites import Row, Suite, flat_items
 
 # Settings that differ from cell to cell, and what chooses them.
 CHOSEN_BY = {
@@ -42,7 +42,7 @@ class Choice:
             self.methods,  # a file's methods are its rows
             self.tasks or file.tasks,
             self.seeds or file.seeds,
-            merge(file.settings, self.settings),
+            self.settings,  # a file's are its suite's
         )
 
 
@@ -78,42 +78,36 @@ def choose_seeds(choice: Choice) -> list[int]:
     return sorted(seeds)
 
 
-def fitting(row: Row, settings: Flat) -> Flat:
-    """The part of the settings for all that this row's method has."""
+def fitting(row: Row, shared: Flat) -> Flat:
+    """The part of the settings for all rows that this row's method has."""
     method = find_method(row.method)
-    kept = {key: value for key, value in settings.items() if key in RUN_KEYS or key in method.settings.model_fields}
+    kept = {key: value for key, value in shared.items() if key in RUN_KEYS or key in method.settings.model_fields}
     if isinstance(kept.get("labeler"), Mapping):
-        fields = labeler_settings(method, merge(row.settings, kept)).model_fields
+        fields = labeler_settings(method, merge(kept, row.settings)).model_fields
         kept["labeler"] = {key: value for key, value in kept["labeler"].items() if key in fields}
     return kept
 
 
-def check_settings(shared: Flat, rows: Sequence[Row]) -> None:
-    """Refuse what the grid chooses itself and what no method of it has."""
+def check_settings(suite: Suite, words: Flat, rows: Sequence[Row]) -> None:
+    """Refuse what makes the cells, what a row has of its own, and what no row has."""
+    shared = merge(suite.settings, words)
     for key in [*shared, *(key for row in rows for key in row.settings)]:
         if key in CHOSEN_BY:
-            raise UserError(
-                f"'{key}' differs from cell to cell and cannot be set for all; choose it by {CHOSEN_BY[key]}"
-            )
-    taken = [flat_keys(fitting(row, shared)) for row in rows]
-    names = [flat_keys(known_keys(find_method(row.method), row)) for row in rows]
-    for key in flat_keys(shared):
-        if not any(key in keys for keys in taken):
-            raise unknown("setting of every method of the grid", key, sorted(set().union(*names)))
+            raise UserError(f"'{key}' cannot be set for all cells, it makes them; choose it with {CHOSEN_BY[key]}")
+    for row in rows:
+        own, given = flat_items(row.settings), flat_items(words)
+        if strange := [key for key in given if key in own and own[key] != given[key]]:
+            raise UserError(f"row '{row.name}' sets '{strange[0]}' itself; leave it out, or write your own suite")
+    taken = {key for row in rows for key in flat_items(fitting(row, shared))}
+    if strange := [key for key in flat_items(shared) if key not in taken]:
+        names = {key for row in rows for key in known_keys(row)}
+        raise unknown("setting", strange[0], sorted(names))
 
 
-def known_keys(method: Method, row: Row) -> Flat:
-    """All keys that a row's method has, its labeler's in their group."""
-    keys: Flat = dict.fromkeys([*(key for key in RUN_KEYS if key not in CHOSEN_BY), *method.settings.model_fields])
+def known_keys(row: Row) -> list[str]:
+    """All keys that a row's method has, its labeler's as `labeler.KEY`."""
+    method = find_method(row.method)
+    keys = [key for key in (*RUN_KEYS, *method.settings.model_fields) if key not in CHOSEN_BY]
     if "labeler" in keys:
-        keys["labeler"] = dict.fromkeys(labeler_settings(method, dict(row.settings)).model_fields)
+        keys += [f"labeler.{key}" for key in labeler_settings(method, dict(row.settings)).model_fields]
     return keys
-
-
-def flat_keys(settings: Mapping[str, Any]) -> list[str]:
-    """`labeler.lr` for a key in a group."""
-    return [
-        name
-        for key, value in settings.items()
-        for name in ([f"{key}.{inner}" for inner in value] if isinstance(value, Mapping) else [str(key)])
-    ]

@@ -15,30 +15,29 @@ from .suites import Row, Suite
 
 def expand(suite: Suite, choice: Choice, cache: Path, *, device: str = "auto") -> Grid:
     """Every cell that is chosen, all mistakes told before anything is written."""
-    shared = with_plugin(with_full_paths({**choice.settings, "data": choice.data or default_data(suite)}))
+    data = {"data": choice.data or default_data(suite)}
+    shared = with_plugin(with_full_paths({**merge(suite.settings, choice.settings), **data}))
     benchmark = open_benchmark(shared, cache)
     assert benchmark is not None, "there is always data"
-    data = str(shared.pop("data"))
     place = find_place(suite, benchmark)
     rows, tasks, seeds = choose_rows(suite, choice.methods), choose_tasks(place, choice.tasks), choose_seeds(choice)
-    check_settings(shared, rows)
+    check_settings(suite, choice.settings, rows)
     preset = choice.preset or "paper"
     cells = []
     for seed, task, row in ordered(seeds, tasks, rows):
         labeled, target = place.tasks[task]
-        given = merge(merge(suite.settings, row.settings), fitting(row, shared))
-        is_uda = given.get("setting") == "uda"
-        given |= {"data": data, "method": row.method, "preset": preset, "labeled": labeled, "target": target}
-        given |= {"seed": seed, "unlabeled": None if is_uda else place.unlabeled(labeled, target)}
-        config = settle(with_full_paths(given), benchmark, device=device)
+        given = merge(fitting(row, shared), with_full_paths({**row.settings, "data": shared["data"]}))
+        others = None if given.get("setting") == "uda" else place.unlabeled(labeled, target)
+        given |= {"labeled": labeled, "unlabeled": others, "target": target}
+        given |= {"method": row.method, "preset": preset, "seed": seed}
+        config = settle(given, benchmark, device=device)
         cells.append(Cell(config.hash, row.name, task, seed, config.flat()))
-    is_papers = bool(suite.datasets) and place.dataset == suite.datasets[0]
     return Grid(
         name=suite.name,
-        table=suite.table if is_papers else None,
-        data=data,
+        table=suite.table if place.is_papers else None,
+        data=str(shared["data"]),
         preset=preset,
-        settings=shared,
+        settings={key: value for key, value in shared.items() if key != "data"},
         rows=tuple({"name": row.name, "family": row.family, "paper": row.paper} for row in rows),
         tasks=tuple(tasks),
         seeds=tuple(seeds),

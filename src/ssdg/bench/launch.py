@@ -136,31 +136,30 @@ class Launcher:
         return self.failed
 
     def _fill(self) -> None:
-        """Start a worker in every free slot, passing over cells that others are at."""
+        """Start a worker in every free slot, passing over cells that others are at or have brought to an end."""
         free = [slot for slot in self.slots if slot not in self.running]
         for _ in range(len(self.waiting)):
             if not free:
                 return
             cell = self.waiting.popleft()
-            if self._is_settled(cell):
-                continue
-            if cell in self.elsewhere and state_of(self.folder, cell) == "running":
-                self.waiting.append(cell)
-                continue
-            slot = free.pop()
-            self.running[slot] = (cell, start_worker(self.folder, cell, slot, self.options))
-            self.report("started", cell)
+            state = state_of(self.folder, cell)
+            if state == "running":
+                self._leave(cell)
+            elif state == "done":
+                self.report("done", cell)
+            elif state == "failed" and cell in self.elsewhere:
+                self._fail(cell)
+            else:
+                slot = free.pop(0)
+                self.running[slot] = (cell, start_worker(self.folder, cell, slot, self.options))
+                self.report("started", cell)
 
-    def _is_settled(self, cell: str) -> bool:
-        """Whether another launcher has brought the cell to an end since we asked for it."""
-        state = state_of(self.folder, cell)
-        if state == "done":
-            self.report("done", cell)
-            return True
-        if state == "failed" and cell in self.elsewhere:
-            self._fail(cell)
-            return True
-        return False
+    def _leave(self, cell: str) -> None:
+        """Come back later to a cell that another launcher's worker has."""
+        self.waiting.append(cell)
+        if cell not in self.elsewhere:
+            self.elsewhere.add(cell)
+            self.report("elsewhere", cell)
 
     def _reap(self, stop: Flag) -> None:
         for slot, (cell, process) in list(self.running.items()):
@@ -176,9 +175,7 @@ class Launcher:
         if code == DONE:
             self.report("done", cell)
         elif code == BUSY:
-            self.elsewhere.add(cell)
-            self.waiting.append(cell)
-            self.report("elsewhere", cell)
+            self._leave(cell)
         elif not stop.is_set():
             if not error_of(self.folder, cell).exists():
                 write_text(error_of(self.folder, cell), f"{end_of(code)}; worker.log beside this file may say why\n")

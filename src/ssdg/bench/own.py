@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import merge, read_yaml
+from ..engine.open import with_plugin
 from ..errors import UserError, unknown
 from ..methods import find_method
 from .choice import Choice
@@ -22,7 +23,7 @@ KEYS: dict[str, type] = {
     "data": str,
     "paper": str,
 }
-WORDS: dict[type, str] = {list: "a list", dict: "a mapping", str: "a word"}
+WORDS: dict[type, str] = {list: "a list such as [a, b]", dict: "a mapping such as {epochs: 5}", str: "a word"}
 
 
 def read_own(path: Path) -> tuple[Suite, Choice]:
@@ -32,18 +33,18 @@ def read_own(path: Path) -> tuple[Suite, Choice]:
         if key not in KEYS:
             raise unknown(f"key in {path}:", str(key), list(KEYS))
         if not isinstance(value, KEYS[key]):
-            raise UserError(f"{path}: {key}: {value!r} is not {WORDS[KEYS[key]]}; see docs/benchmarks.md")
+            raise UserError(f"{path}: '{key}' must be {WORDS[KEYS[key]]}, and {value!r} is not")
     if not told.get("methods"):
         raise UserError(f"{path} names no method; add for example 'methods: [source-only, eid]'")
+    settings = with_plugin(told.get("settings") or {})
     like = find_suite(told["paper"]) if "paper" in told else None
     papers = {row.name: row.paper for row in like.rows} if like else {}
     rows = tuple(own_rows(path, told["methods"], told.get("overrides") or [{}], papers))
     check_names(path, rows)
-    suite = Suite(
-        path.stem, str(path), rows, like.table if like else None, like.data[:1] if like else (), any_data=True
-    )
-    chosen = {key: tuple(told.get(key) or ()) for key in ("tasks", "seeds")}
-    return suite, Choice(told.get("data"), told.get("preset"), settings=told.get("settings") or {}, **chosen)
+    table, data = (like.table, like.data[:1]) if like else (None, ())
+    suite = Suite(path.stem, str(path), rows, table, data, any_data=True, settings=settings)
+    tasks, seeds = (tuple(told.get(key) or ()) for key in ("tasks", "seeds"))
+    return suite, Choice(told.get("data"), told.get("preset"), tasks=tasks, seeds=seeds)
 
 
 def own_rows(path: Path, methods: list[Any], overrides: list[Any], papers: Mapping[str, Any]) -> list[Row]:

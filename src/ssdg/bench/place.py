@@ -19,9 +19,9 @@ PAIR = re.compile(r"\s*[>:→]\s*")
 class Place:
     """The domains that the tasks are made of, in the catalog's order where it knows them."""
 
-    benchmark: Benchmark
     dataset: Dataset | None
     domains: tuple[str, ...]
+    is_papers: bool = False  # whether the paper's numbers are of these very domains
 
     @property
     def tasks(self) -> dict[str, tuple[str, str]]:
@@ -53,10 +53,9 @@ def find_place(suite: Suite, benchmark: Benchmark) -> Place:
     """The suite's benchmark if its domains are all there, else whatever there is if the suite takes any."""
     names = benchmark.names
     for dataset in suite.datasets:
-        entries = [entry for entry in dataset.domains if entry.name != dataset.web]
-        here = [name for entry in entries for name in names if entry_of(name, dataset) == entry]
-        if len(here) == len(entries):
-            return Place(benchmark, dataset, tuple(here))
+        here = in_catalog_order(names, dataset)
+        if len(here) == len(dataset.domains):
+            return Place(dataset, tuple(here), is_papers=dataset == suite.datasets[0])
     if not suite.any_data:
         wanted = " or ".join(", ".join(entry.name for entry in dataset.domains) for dataset in suite.datasets)
         raise UserError(
@@ -64,14 +63,18 @@ def find_place(suite: Suite, benchmark: Benchmark) -> Place:
             "give another --data, or write a suite of your own"
         )
     known = dataset_of(names)
-    places = [entry.name for entry in known.domains] if known else []
-    web = known.web if known else ""
-    entries_of = {name: entry_of(name, known) for name in names}
-    own = [name for name, entry in entries_of.items() if not (entry and entry.name == web)]
-    own.sort(key=lambda name: places.index(e.name) if (e := entries_of[name]) else len(places))
+    first = in_catalog_order(names, known) if known else []
+    own = [*first, *(name for name in names if name not in first)]
+    if known and known.web:
+        own.remove(find_domain(known.web, names, known))
     if len(own) < 2:
-        raise UserError(f"'{benchmark.root}' holds the single domain {own[0]}; a task needs two or more")
-    return Place(benchmark, known, tuple(own))
+        raise UserError(f"'{benchmark.root}' holds the domain {', '.join(names)} only; a task needs two or more")
+    return Place(known, tuple(own))
+
+
+def in_catalog_order(names: Sequence[str], dataset: Dataset) -> list[str]:
+    """The domains that the catalog knows of this benchmark."""
+    return [name for entry in dataset.domains for name in names if entry_of(name, dataset) == entry]
 
 
 def choose_tasks(place: Place, words: Sequence[str]) -> list[str]:

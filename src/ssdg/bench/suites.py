@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,14 +50,19 @@ class Suite:
 
 
 def label(method: str, settings: Values) -> str:
-    """`eid, cycles=2, labeler.lr=0.1`: the name of a row that was given none."""
-    words = [method]
+    """`eid, cycles=2, style=false`: the name of a row that was given none, values as they are typed."""
+    told = {key: v if isinstance(v, str) else json.dumps(v) for key, v in flat_items(settings).items()}
+    return ", ".join([method, *(f"{key}={value}" for key, value in told.items())])
+
+
+def flat_items(settings: Values) -> dict[str, Any]:
+    """Settings by name; `labeler.lr` for a key in a group."""
+    flat: dict[str, Any] = {}
     for key, value in settings.items():
-        if isinstance(value, Mapping):
-            words += [f"{key}.{inner}={told}" for inner, told in value.items()]
-        else:
-            words.append(f"{key}={value}")
-    return ", ".join(words)
+        flat |= (
+            {f"{key}.{name}": told for name, told in value.items()} if isinstance(value, Mapping) else {key: value}
+        )
+    return flat
 
 
 def _row(family: str, method: str, paper: str | None = None, **settings: Any) -> Row:

@@ -52,7 +52,7 @@ def run(
     preset
         paper, release or quick.  [default: paper]
     methods
-        Rows of the suite by name, or methods: those of the suite with all their rows, or others.  [default: all rows]
+        Rows of the suite by name, or else methods, also others than the suite's.  [default: all rows]
     tasks
         labeled:target, such as P:A ('P>A' needs quotes).  [default: all tasks]
     seeds
@@ -95,11 +95,12 @@ def choose(
     from ..bench.own import read_own
     from ..bench.suites import find_suite
     from ..config import parse_overrides
+    from ..engine.open import with_plugin
 
     # `--seeds 0 1 epochs=3` reaches us as three seeds: settings are told from names here.
     given = {key: tuple(word for word in values or () if not SETTING.match(word)) for key, values in lists.items()}
     words += tuple(word for values in lists.values() for word in values or () if SETTING.match(word))
-    choice = Choice(data, preset, settings=parse_overrides(words), **given)
+    choice = Choice(data, preset, settings=with_plugin(parse_overrides(words)), **given)
     if Path(suite).suffix in (".yaml", ".yml"):
         own, file = read_own(Path(suite))
         return own, choice.over(file)
@@ -108,7 +109,7 @@ def choose(
 
 @app.command(name="list")
 def list_suites(*, as_json: Json = False) -> None:
-    """Show the suites that are known by name, with the paper's tables and their sizes.
+    """Show the suites that are known by name, with the paper's tables and their sizes: rows × tasks.
 
     Parameters
     ----------
@@ -124,12 +125,12 @@ def list_suites(*, as_json: Json = False) -> None:
         print(json.dumps([suite_json(suite) for suite in SUITES], indent=2))
         return
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("suite", "what it compares", "data", "paper's table", "rows × tasks"):
+    for column in ("suite", "what it compares", "data", "paper's table", "size"):
         table.add_column(column, no_wrap=column != "what it compares")
     for suite in SUITES:
         rows, tasks = len(suite.rows), len(suite.datasets[0].tasks)
-        places = [*suite.data, *(["any other"] if suite.any_data else [])]
-        table.add_row(suite.name, suite.about, " or ".join(places), suite.table, f"{rows} × {tasks}")
+        places = [*suite.data, *(["any"] if suite.any_data else [])]
+        table.add_row(suite.name, suite.about, ", ".join(places), suite.table, f"{rows} × {tasks}")
     Console().print(table)
 
 

@@ -96,7 +96,8 @@ def first_cells(grid: Grid) -> dict[str, Cell]:
 def score_of(path: Path) -> str:
     """Percent right of a finished run and its time."""
     result = json.loads(path.read_text(encoding="utf-8"))
-    return f"{result['target']['last_five']['mean']:.2f} %, {duration(result['seconds'])}"
+    right = f"{result['target']['last_five']['mean']:.2f} %" if "target" in result else "no scored target"
+    return f"{right}, {duration(result['seconds'])}"
 
 
 def counts_line(status: Status) -> str:
