@@ -170,7 +170,6 @@ def test_mistakes(more: list[str], told: str, words: list[str], tmp_path: Path, 
         (["digist", "--data", "digits"], "did you mean 'digits'?"),
         (["pacs"], "add --data with the folder or zip of PACS"),
         (["nowhere.yaml"], "nowhere.yaml cannot be read"),
-        (["digits", "--preset", "quick", "mix=cutmix"], "row 'eid, mix=x+u' sets 'mix' itself"),
     ],
 )
 def test_mistakes_in_the_suite(given: list[str], told: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -181,6 +180,11 @@ def test_mistakes_in_the_suite(given: list[str], told: str, tmp_path: Path, comp
 def test_data_that_are_not_the_suites(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     told = complaint("bench", "pacs", "--data", world, "--out", tmp_path / "bench", "--cache", cache)
     assert "needs the domains photo, art_painting, cartoon, sketch" in told
+
+
+def test_a_setting_that_makes_the_rows(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    told = complaint("bench", "ablation-mix", "--data", world, "--out", tmp_path, "--cache", cache, "mix=x+u")
+    assert "row 'eid, mix=mixup' sets 'mix' itself" in told
 
 
 def test_status_of_a_folder_without_a_grid(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]

@@ -79,7 +79,7 @@ def test_methods_are_rows_by_name_all_rows_of_a_method_or_others(grid) -> None: 
 
 
 def test_settings_reach_the_methods_that_have_them(grid) -> None:  # type: ignore[no-untyped-def]
-    pair = Row("cdan-e+mixstyle", "DA+DG", "cdan-e+mixstyle")
+    pair = Row("cdan-e+daeldg", "DA+DG", "cdan-e+daeldg")
     suite = replace(SUITE, rows=(*ROWS, pair))
     given = {"epochs": 7, "clean_rate": 0.5, "labeler": {"inner_steps": 2, "lr": 0.5}}
     plain, cycle, composed = (cell.config for cell in grid(suite, tasks=("P>S",), settings=given).cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,3 +115,12 @@ def test_a_method_from_a_plugin(read, tmp_path: Path) -> None:  # type: ignore[n
     suite, _ = read(f"methods: [mine]\nsettings: {{plugin: {tmp_path / 'my.py'}}}\n")
     assert suite.rows[0].method == "mine"
     assert set(suite.settings) == {"plugin", "plugin_digest"}
+
+
+def test_the_file_on_the_page_is_allowed(read) -> None:  # type: ignore[no-untyped-def]
+    page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+    (text,) = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    suite, choice = read(text)
+    assert [row.name for row in suite.rows] == ["source-only", "mcd+mixstyle", "eid", "eid, mix=x+u"]
+    assert all(row.paper for row in suite.rows[1:])
+    assert choice.tasks == ("P>S", "C>A")

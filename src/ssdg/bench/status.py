@@ -29,7 +29,7 @@ class Status:
         return {state: found[state] for state in STATES}
 
     def seconds_left(self, cells: Iterable[Cell], workers: int | None = None) -> float | None:
-        """A guess, None before any cell is done. Workers: as many as are running, or one."""
+        """Of running and missing cells; None before any is done. Workers: as many as are running, or one."""
         rows = {cell.id: cell.row for cell in cells}
         taken: dict[str, list[float]] = {}
         for cell, seconds in self.seconds.items():
@@ -37,7 +37,7 @@ class Status:
         if not taken:
             return None
         usual = mean(mean(values) for values in taken.values())
-        shares = {"missing": 1.0, "failed": 1.0, "running": RUNNING_SHARE, "done": 0.0}
+        shares = {"missing": 1.0, "running": RUNNING_SHARE, "failed": 0.0, "done": 0.0}
         to_do = sum(
             shares[state] * (mean(taken[rows[cell]]) if rows[cell] in taken else usual)
             for cell, state in self.states.items()

@@ -72,9 +72,9 @@ class GridDisplay:
     def _move(self, status: Status) -> None:
         """Set the bar by the files."""
         ended = status.counts["done"] + status.counts["failed"]
-        names = [self.cells[cell].title for cell, news in self.at.items() if news == "started"]
+        running = sum(news == "started" for news in self.at.values())
         left = duration(status.seconds_left(self.grid.cells, self.workers))
-        self.bar.update(self.task, completed=ended, description=" | ".join(names) or self.grid.name, left=left)
+        self.bar.update(self.task, completed=ended, description=f"{self.grid.name} · {running} running", left=left)
 
     def conclude(self) -> None:
         """The end: how many are done, which failed."""
@@ -114,9 +114,8 @@ def show_status(grid: Grid, status: Status) -> None:
 
     say(f"{grid.name} · preset {grid.preset} · {grid.data}", "bold")
     say(counts_line(status))
-    left = status.seconds_left(grid.cells)
-    workers = max(1, status.counts["running"])
-    say(f"about {duration(left)} left with {workers} at a time" if left is not None else "time left: not known yet")
+    left, workers = status.seconds_left(grid.cells), max(1, status.counts["running"])
+    say("time left: not known yet" if left is None else f"about {duration(left)} left with {workers} at a time")
     for cell, state in status.states.items():
         if state == "running":
             say(f"running  {cells[cell].title}")
