@@ -80,10 +80,14 @@ def test_a_workers_own_sentence_is_kept(workers: Workers) -> None:
 
 
 def test_a_failed_cell_is_tried_again_by_the_next_launcher(workers: Workers) -> None:
-    cell_folder(workers.folder, "a").mkdir(parents=True)
-    error_of(workers.folder, "a").write_text("why")
-    assert workers.launch("a") == set()
-    assert workers.started == ["a"]
+    for cell in "ab":
+        cell_folder(workers.folder, cell).mkdir(parents=True)
+        error_of(workers.folder, cell).write_text("an old reason")
+    workers.code = {"b": "import sys; sys.exit(3)"}
+    assert workers.launch("a", "b") == {"b"}
+    assert workers.started == ["a", "b"]
+    assert not error_of(workers.folder, "a").exists()
+    assert "exit code 3" in told(workers, "b")
 
 
 def test_a_stop_reaches_running_workers_and_no_other_cell_starts(workers: Workers) -> None:

@@ -150,6 +150,7 @@ class Launcher:
             elif state == "failed" and cell in self.elsewhere:
                 self._fail(cell)
             else:
+                error_of(self.folder, cell).unlink(missing_ok=True)  # of an earlier try
                 slot = free.pop(0)
                 self.running[slot] = (cell, start_worker(self.folder, cell, slot, self.options))
                 self.report("started", cell)

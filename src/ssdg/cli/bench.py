@@ -14,6 +14,7 @@ from .train import SETTING, Several
 if TYPE_CHECKING:
     from ..bench.choice import Choice
     from ..bench.suites import Suite
+    from ..bench.worker import Options
 
 app = App(name="bench", help="Run every cell of a suite: ssdg bench SUITE --data ROOT --out DIR.")
 Json = Annotated[bool, Parameter(name="--json", negative=())]
@@ -68,18 +69,23 @@ def run(
     save_seconds
         Least time between two checkpoints of a cell.
     """
+    from ..bench.worker import Options
+    from ..engine.open import default_cache
+
+    wanted, choice = choose(suite, words, data, preset, {"methods": methods, "tasks": tasks, "seeds": seeds})
+    where = (cache or default_cache()).absolute()
+    return start(wanted, choice, out, jobs, Options(str(where), device, threads, save_seconds))
+
+
+def start(suite: Suite, choice: Choice, out: Path, jobs: int | None, options: Options) -> int:
+    """Expand, launch, show; returns the exit code."""
     from ..bench.grid import expand
     from ..bench.launch import find_slots, run_grid
-    from ..bench.worker import Options
     from ..engine.machine import check_device
-    from ..engine.open import default_cache
     from .bench_display import GridDisplay
 
-    check_device(device)
-    place = (cache or default_cache()).absolute()
-    wanted, choice = choose(suite, words, data, preset, {"methods": methods, "tasks": tasks, "seeds": seeds})
-    grid = expand(wanted, choice, place, device=device)
-    options = Options(str(place), device, threads, save_seconds)
+    check_device(options.device)
+    grid = expand(suite, choice, Path(options.cache), device=options.device)
     slots = find_slots(jobs, options)
     with GridDisplay(out, grid, len(slots)) as display:
         failed = run_grid(out.absolute(), grid, slots, options, display.hear)
