@@ -9,13 +9,14 @@ import pytest
 
 from ssdg.cli import train as cli
 from ssdg.config import RunConfig, resolve
+from ssdg.engine.open import with_full_paths
 
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     """What `ssdg train` makes of its words."""
     seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(cli, "start", lambda given, *_: seen.append(cli.with_full_paths(given)) or 0)
+    monkeypatch.setattr(cli, "start", lambda given, *_: seen.append(with_full_paths(given)) or 0)
 
     def parse(*words: object) -> dict[str, Any]:
         from ssdg.cli import call

@@ -175,7 +175,7 @@ def _sentence(error: ValidationError, own: Flat, method: Method) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":  # unknown keys of the run and the method are refused before
-        names = sorted(_labeler_settings(method, own).model_fields)
+        names = sorted(labeler_settings(method, own).model_fields)
         return str(unknown("setting", key, [f"labeler.{name}" for name in names]))
     if first["type"] == "missing":
         return f"'{key}' is missing; give --{key}"
@@ -183,7 +183,7 @@ def _sentence(error: ValidationError, own: Flat, method: Method) -> str:
     return f"{key}={first['input']!r} is not allowed: {reason}" if key else reason
 
 
-def _labeler_settings(method: Method, own: Flat) -> type[Settings]:
+def labeler_settings(method: Method, own: Flat) -> type[Settings]:
     """The settings that stand in the group `labeler`: of one method in A+B, of the method named by `apl` in eid."""
     kind: Any = method.settings.model_fields["labeler"].annotation
     if isinstance(kind, type) and issubclass(kind, Settings):

@@ -68,3 +68,15 @@ def locked(path: Path, *, busy: str | None = None) -> Iterator[None]:
         except BlockingIOError:
             raise UserError(busy or "") from None
         yield
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on `path` now."""
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

@@ -162,7 +162,7 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
     import torch
 
     from ..engine.machine import check_device, start_machine
-    from ..engine.open import default_cache, open_run
+    from ..engine.open import default_cache, open_run, with_full_paths
     from ..engine.rehearsal import rehearse
 
     check_device(options.device)  # before images are decoded
@@ -201,28 +201,6 @@ def execute(
         told = "stopped; the dry run kept nothing" if dry_run else f"stopped; to go on, {again}"
         raise Stopped(told if machine.is_main else "") from None
     return result
-
-
-def with_full_paths(given: dict[str, Any]) -> dict[str, Any]:
-    """Folders and files as absolute paths, so that a run can be resumed from anywhere."""
-    from ..engine.open import EMBEDDED
-
-    full = dict(given)
-    if isinstance(full.get("unlabeled"), str):  # unlabeled=sketch
-        full["unlabeled"] = [full["unlabeled"]]
-    for key in ("weights", "apl_weights", "plugin"):
-        if isinstance(full.get(key), str) and Path(full[key]).is_file():
-            full[key] = str(Path(full[key]).absolute())
-    if full.get("data") is not None:
-        if full["data"] != EMBEDDED:
-            full["data"] = str(Path(str(full["data"])).absolute())
-        return full
-    for key in ("labeled", "target"):
-        if full.get(key) is not None:
-            full[key] = str(Path(str(full[key])).absolute())
-    if isinstance(full.get("unlabeled"), list | tuple):
-        full["unlabeled"] = [str(Path(str(p)).absolute()) for p in full["unlabeled"]]
-    return full
 
 
 def default_folder(config: RunConfig) -> Path:

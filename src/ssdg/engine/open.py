@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache as remembered
 from pathlib import Path
 
 import torch
@@ -15,9 +16,9 @@ from ..data.folders import Benchmark, read_benchmark
 from ..data.hidden import Problem
 from ..data.problem import benchmark_problem, check_domains, data_defaults, folder_problem
 from ..errors import UserError
-from ..models.backbones import Backbone, build_backbone
+from ..models.backbones import build_backbone
 from ..plugins import load_plugin
-from .machine import choose_precision
+from .machine import Precision, choose_precision
 
 EMBEDDED = "digits"
 Report = Callable[[int, int], None]  # done, total
@@ -34,8 +35,19 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     if not given.get("labeled"):
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
     given = with_plugin(given)
+    benchmark = open_benchmark(given, cache)
+    config = settle(given, benchmark, device=device)
+    return config, open_problem(config, benchmark, cache)
+
+
+def open_benchmark(given: Flat, cache: Path) -> Benchmark | None:
+    """The domains under `data`, none of their images read; None for own folders."""
     root = find_root(given, cache)
-    benchmark = read_benchmark(root) if root else None
+    return read_benchmark(root) if root else None
+
+
+def settle(given: Flat, benchmark: Benchmark | None, *, device: str = "auto") -> RunConfig:
+    """The resolved settings, refused if the domains or the networks they name cannot be had."""
     known = data_defaults(benchmark) if benchmark else UNKNOWN_DATASET
     config = resolve(given, kind=known.augment, size=known.image_size)
     if benchmark:
@@ -46,12 +58,31 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
             unlabeled=config.unlabeled,
             setting=config.setting,
         )
-    backbone = try_backbone(config.backbone, config.weights, config.size)
+    precision = try_backbone(config.backbone, config.weights, config.size, device)
     if deeper := getattr(config.settings, "apl_backbone", None):
-        try_backbone(deeper, getattr(config.settings, "apl_weights", None) or config.weights, config.size)
-    if config.precision == "auto":
-        config = config.model_copy(update={"precision": choose_precision(backbone, device)})
-    return config, open_problem(config, benchmark, cache)
+        weights = getattr(config.settings, "apl_weights", None) or config.weights
+        try_backbone(deeper, weights, config.size, device)
+    return config.model_copy(update={"precision": precision}) if config.precision == "auto" else config
+
+
+def with_full_paths(given: Flat) -> Flat:
+    """Folders and files as absolute paths, so that a run can be resumed from anywhere."""
+    full = dict(given)
+    if isinstance(full.get("unlabeled"), str):  # unlabeled=sketch
+        full["unlabeled"] = [full["unlabeled"]]
+    for key in ("weights", "apl_weights", "plugin"):
+        if isinstance(full.get(key), str) and Path(full[key]).is_file():
+            full[key] = str(Path(full[key]).absolute())
+    if full.get("data") is not None:
+        if full["data"] != EMBEDDED:
+            full["data"] = str(Path(str(full["data"])).absolute())
+        return full
+    for key in ("labeled", "target"):
+        if full.get(key) is not None:
+            full[key] = str(Path(str(full[key])).absolute())
+    if isinstance(full.get("unlabeled"), list | tuple):
+        full["unlabeled"] = [str(Path(str(p)).absolute()) for p in full["unlabeled"]]
+    return full
 
 
 def with_plugin(given: Flat) -> Flat:
@@ -65,14 +96,15 @@ def with_plugin(given: Flat) -> Flat:
     return {**given, "plugin_digest": digest}
 
 
-def try_backbone(name: str, weights: str, size: int) -> Backbone:
-    """The backbone, once it has taken an image of this size."""
+@remembered  # the many runs of a grid have few backbones
+def try_backbone(name: str, weights: str, size: int, device: str) -> Precision:
+    """The precision that suits the backbone, once it has been built and has taken an image of this size."""
     backbone = build_backbone(name, weights)
     if size < int(backbone.min_size):
         raise UserError(f"size={size} is too small for {name}; give size={backbone.min_size} or more")
     with torch.inference_mode():
         backbone.eval()(torch.zeros(1, 3, size, size))
-    return backbone
+    return choose_precision(backbone, device)
 
 
 def find_root(given: Flat, cache: Path) -> Path | None:

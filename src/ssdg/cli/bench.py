@@ -1,0 +1,176 @@
+"""`ssdg bench`: a grid of runs in one folder, by local workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from .train import SETTING, Several
+
+if TYPE_CHECKING:
+    from ..bench.choice import Choice
+    from ..bench.suites import Suite
+    from ..bench.worker import Options
+
+app = App(name="bench", help="Run every cell of a suite: ssdg bench SUITE --data ROOT --out DIR.")
+Json = Annotated[bool, Parameter(name="--json", negative=())]
+Count = Annotated[int | None, Parameter(validator=Number(gte=1))]
+
+
+@app.default
+@app.command
+def run(
+    suite: str,
+    *words: str,
+    out: Path,
+    data: str | None = None,
+    preset: str | None = None,
+    methods: Several = None,
+    tasks: Several = None,
+    seeds: Several = None,
+    jobs: Count = None,
+    threads: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    device: str = "auto",
+    cache: Path | None = None,
+    save_seconds: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
+) -> int:
+    """Run the cells of a suite that are not done yet; the same command continues, and exits with 1 if a cell failed.
+
+    Parameters
+    ----------
+    suite
+        A name that `ssdg bench list` shows, or a YAML file of your own.
+    words
+        key=value settings for every method that has the key, such as epochs=5 labeler.epochs=5.
+    out
+        The folder of the grid; more methods, tasks and seeds may be added to it later.
+    data
+        A benchmark's folder or zip, or 'digits' (embedded).
+    preset
+        paper, release or quick.  [default: paper]
+    methods
+        Rows of the suite by name, or else methods, also others than the suite's.  [default: all rows]
+    tasks
+        labeled:target, such as P:A ('P>A' needs quotes).  [default: all tasks]
+    seeds
+        One run of each method and task per seed.  [default: 0]
+    jobs
+        Workers at a time.  [default: one for each GPU, or for each core]
+    threads
+        CPU threads of each worker.
+    device
+        auto, cpu or cuda.
+    cache
+        Where decoded images are kept.  [default: $SSDG_CACHE or ~/.cache/ssdg]
+    save_seconds
+        Least time between two checkpoints of a cell.
+    """
+    from ..bench.worker import Options
+    from ..engine.open import default_cache
+
+    wanted, choice = choose(suite, words, data, preset, {"methods": methods, "tasks": tasks, "seeds": seeds})
+    where = (cache or default_cache()).absolute()
+    return start(wanted, choice, out, jobs, Options(str(where), device, threads, save_seconds))
+
+
+def start(suite: Suite, choice: Choice, out: Path, jobs: int | None, options: Options) -> int:
+    """Expand, launch, show; returns the exit code."""
+    from ..bench.grid import expand
+    from ..bench.launch import find_slots, run_grid
+    from ..engine.machine import check_device
+    from .bench_display import GridDisplay
+
+    check_device(options.device)
+    grid = expand(suite, choice, Path(options.cache), device=options.device)
+    slots = find_slots(jobs, options)
+    with GridDisplay(out, grid, len(slots)) as display:
+        failed = run_grid(out.absolute(), grid, slots, options, display.hear)
+        display.conclude()
+    return 1 if failed else 0
+
+
+def choose(
+    suite: str, words: tuple[str, ...], data: str | None, preset: str | None, lists: dict[str, list[str] | None]
+) -> tuple[Suite, Choice]:
+    """The suite that is meant and what the words choose of it."""
+    from ..bench.choice import Choice
+    from ..bench.own import read_own
+    from ..bench.suites import find_suite
+    from ..config import parse_overrides
+    from ..engine.open import with_plugin
+
+    # `--seeds 0 1 epochs=3` reaches us as three seeds: settings are told from names here.
+    given = {key: tuple(word for word in values or () if not SETTING.match(word)) for key, values in lists.items()}
+    words += tuple(word for values in lists.values() for word in values or () if SETTING.match(word))
+    choice = Choice(data, preset, settings=with_plugin(parse_overrides(words)), **given)
+    if Path(suite).suffix in (".yaml", ".yml"):
+        own, file = read_own(Path(suite))
+        return own, choice.over(file)
+    return find_suite(suite), choice
+
+
+@app.command(name="list")
+def list_suites(*, as_json: Json = False) -> None:
+    """Show the suites that are known by name, with the paper's tables and their sizes: rows × tasks.
+
+    Parameters
+    ----------
+    as_json
+        Print JSON instead of a table.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..bench.suites import SUITES
+
+    if as_json:
+        print(json.dumps([suite_json(suite) for suite in SUITES], indent=2))
+        return
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("suite", "what it compares", "data", "paper's table", "size"):
+        table.add_column(column, no_wrap=column != "what it compares")
+    for suite in SUITES:
+        rows, tasks = len(suite.rows), len(suite.datasets[0].tasks)
+        places = [*suite.data, *(["any"] if suite.any_data else [])]
+        table.add_row(suite.name, suite.about, ", ".join(places), suite.table, f"{rows} × {tasks}")
+    Console().print(table)
+
+
+def suite_json(suite: Suite) -> dict[str, Any]:
+    """A suite for `ssdg bench list --json`."""
+    from dataclasses import asdict
+
+    return asdict(suite) | {"tasks": [f"{a}>{b}" for a, b in suite.datasets[0].tasks]}
+
+
+@app.command
+def status(folder: Path, *, as_json: Json = False) -> None:
+    """Show which cells of a folder are done, running, failed and missing, and how long the rest may take.
+
+    Parameters
+    ----------
+    folder
+        What was given as --out.
+    as_json
+        Print JSON: the counts, seconds left, and every cell with its state.
+    """
+    from ..bench.folder import read_grid
+    from ..bench.status import read_status
+    from .bench_display import show_status
+
+    grid = read_grid(folder)
+    found = read_status(folder, grid)
+    if not as_json:
+        show_status(grid, found)
+        return
+    cells: list[dict[str, Any]] = [
+        {key: value for key, value in vars(cell).items() if key != "config"}
+        | {"state": found.states[cell.id], "seconds": found.seconds.get(cell.id), "error": found.errors.get(cell.id)}
+        for cell in grid.cells
+    ]
+    left = found.seconds_left(grid.cells)
+    print(json.dumps({"suite": grid.name, **found.counts, "seconds_left": left, "cells": cells}, indent=2))

@@ -1,0 +1,208 @@
+"""`ssdg bench` with real workers on the tiny world, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs import environment
+from ssdg.bench.folder import cell_folder, lock_of, read_grid, state_of
+from ssdg.cli import call
+from ssdg.engine.machine import start_machine
+from ssdg.engine.open import open_run
+from ssdg.engine.run import run
+from ssdg.files import is_locked, locked
+
+FILE = """
+methods: [source-only, mcd]
+tasks: [P>night, S>night]
+settings: {backbone: digits-cnn, weights: none, size: 32, batch: 4, epochs: 2, lr: 0.01}
+"""
+
+
+@pytest.fixture
+def words(world: Path, cache: Path, tmp_path: Path) -> list[str]:
+    """The command for a grid of 2 × 2 in `tmp_path / "bench"`."""
+    (tmp_path / "mine.yaml").write_text(FILE)
+    where = ["--data", world, "--out", tmp_path / "bench", "--cache", cache, "--device", "cpu"]
+    return [str(word) for word in ("bench", tmp_path / "mine.yaml", *where, "--save-seconds", 0, "--jobs", 2)]
+
+
+def wait_until(ready: Callable[[], Any], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)
+
+
+def comparable(result: dict[str, Any]) -> dict[str, Any]:
+    """Without what the clock decides."""
+    for phase in result["phases"].values():
+        phase.pop("seconds"), phase.pop("images_per_second")
+    return {key: value for key, value in result.items() if key != "seconds"}
+
+
+def test_a_grid_whose_launcher_is_killed_ends_as_single_runs_do(
+    words: list[str], cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "bench"
+    command = [sys.executable, "-m", "ssdg", *words]
+    launcher = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: list(folder.glob("cells/*/stages/[!.]*.safetensors")))
+    launcher.send_signal(signal.SIGKILL)
+    assert launcher.wait() == -signal.SIGKILL
+    states = [state_of(folder, cell.id) for cell in read_grid(folder).cells]
+    assert "missing" in states
+    wait_until(lambda: not any(is_locked(lock) for lock in folder.glob("cells/*/.cell.lock")))  # workers see it
+
+    assert call(words) == 0
+    assert "4 done, 0 running, 0 failed, 0 missing" in capsys.readouterr().out
+    for cell in read_grid(folder).cells:
+        config, problem = open_run(cell.config, cache, device="cpu")
+        alone = run(config, problem, tmp_path / "alone" / cell.id, start_machine("cpu", config.precision))
+        together = json.loads((cell_folder(folder, cell.id) / "result.json").read_text())
+        assert comparable(together) == comparable(alone)
+        assert together["hash"] == cell.id
+    assert call(words) == 0, "there is nothing left to do"
+
+
+def test_a_failing_cell_is_told_and_tried_again(
+    words: list[str], world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Path(shutil.copytree(world, tmp_path / world.name))
+    (other / "night" / "ring").rename(other / "night" / "star")
+    words = [str(other) if word == str(world) else word for word in words]
+    words += ["--methods", "source-only", "--tasks", "P:night", "P:neon", "epochs=1"]
+    assert call(words) == 1
+    told = capsys.readouterr().out
+    assert "failed   source-only · P>night · seed 0: the classes of the labeled and the target domain differ" in told
+    assert "done     source-only · P>neon · seed 0: " in told
+    assert "1 done, 0 running, 1 failed, 0 missing" in told
+
+    assert call(["bench", "status", str(tmp_path / "bench"), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["done"], status["failed"], status["missing"]) == (1, 1, 0)
+    states = {cell["task"]: (cell["state"], cell["error"]) for cell in status["cells"]}
+    assert states["P>neon"] == ("done", None)
+    assert states["P>night"][0] == "failed"
+    assert "'star'" in states["P>night"][1]
+    assert call(["bench", "status", str(tmp_path / "bench")]) == 0
+    assert "failed   source-only · P>night · seed 0: the classes" in capsys.readouterr().out
+
+    (other / "night" / "star").rename(other / "night" / "ring")
+    assert call(words) == 0
+    assert not list((tmp_path / "bench").glob("cells/*/error.txt"))
+
+
+def test_a_second_launcher_is_refused(words: list[str], tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    with locked(tmp_path / "bench" / f".launcher-{socket.gethostname()}.lock"):
+        assert "in use by another ssdg bench on this machine" in complaint(*words)
+    assert not (tmp_path / "bench" / "suite.json").exists()
+
+
+def test_a_worker_leaves_a_cell_that_is_taken(tmp_path: Path) -> None:
+    with locked(lock_of(tmp_path, "c")):
+        command = [sys.executable, "-m", "ssdg.bench.worker", str(tmp_path), "c", '{"cache": ""}']
+        with subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE) as worker:
+            assert worker.wait(timeout=60) == 75
+
+
+@pytest.fixture
+def complaint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    """Run a command that must be refused; returns what it said."""
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def refused(*words: object) -> str:
+        capsys.readouterr()
+        assert call([str(word) for word in words]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("error: ")
+        assert told.count("\n") == 1, "one sentence on one line"
+        return told
+
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["epohcs=3"], "did you mean 'epochs'?"),
+        (["cycles=2"], "unknown setting 'cycles'"),
+        (["seed=3"], "choose it with --seeds"),
+        (["labeled=photo"], "choose it with --tasks"),
+        (["epochs=0"], "greater than or equal to 1"),
+        (["--methods", "edi"], "did you mean 'eid'?"),
+        (["--methods", "mcd+eid"], "unknown DG method 'eid'"),
+        (["--tasks", "P:moon"], "unknown domain 'moon'"),
+        (["--tasks", "Pnight"], "write labeled>target"),
+        (["--tasks", "P:P"], "one domain in both places"),
+        (["--seeds", "-1"], "seed '-1'"),
+        (["--seeds", "0", "x", "epochs=3"], "seed 'x'"),
+        (["--preset", "papr"], "did you mean 'paper'?"),
+        (["--jobs", "0"], "jobs"),
+        (["--device", "gpu"], "unknown device 'gpu'"),
+        (["backbone=resnet81"], "did you mean 'resnet18'?"),
+        (["weights=nowhere.pth"], "nowhere.pth"),
+        (["--data", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes(more: list[str], told: str, words: list[str], tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    if more[0] in words:  # an option is given once
+        at = words.index(more[0])
+        words = words[:at] + words[at + 2 :]
+    assert told in complaint(*words, *more)
+    assert not (tmp_path / "bench").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["digist", "--data", "digits"], "did you mean 'digits'?"),
+        (["pacs"], "add --data with the folder or zip of PACS"),
+        (["nowhere.yaml"], "nowhere.yaml cannot be read"),
+    ],
+)
+def test_mistakes_in_the_suite(given: list[str], told: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    assert told in complaint("bench", "run", *given, "--out", tmp_path / "bench")
+    assert not (tmp_path / "bench").exists()
+
+
+def test_data_that_are_not_the_suites(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    told = complaint("bench", "pacs", "--data", world, "--out", tmp_path / "bench", "--cache", cache)
+    assert "needs the domains photo, art_painting, cartoon, sketch" in told
+
+
+def test_a_setting_that_makes_the_rows(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    told = complaint("bench", "ablation-mix", "--data", world, "--out", tmp_path, "--cache", cache, "mix=x+u")
+    assert "row 'eid, mix=mixup' sets 'mix' itself" in told
+
+
+def test_status_of_a_folder_without_a_grid(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    assert "it has no suite.json" in complaint("bench", "status", tmp_path)
+
+
+def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert call(["bench", "list"]) == 0
+    told = capsys.readouterr().out
+    assert "digits             all methods on digits" in told
+    assert "web" not in told
+    assert call(["bench", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert len(listed[0]["tasks"]) == 12
+    assert [row["name"] for row in listed[0]["rows"]][:2] == ["source-only", "dann"]
+
+
+def test_list_needs_no_torch() -> None:
+    code = "import sys; from ssdg.cli import call; call(['bench', 'list']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0

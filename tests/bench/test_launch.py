@@ -1,0 +1,170 @@
+"""Workers: order, crashes, stops, other launchers. The processes are stand-ins that take no time to start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event, Timer
+
+import pytest
+
+from ssdg.bench import launch
+from ssdg.bench.folder import Cell, Grid, cell_folder, error_of, lock_of
+from ssdg.bench.launch import Launcher, Slot, find_gpus, find_slots, make_slots, run_grid
+from ssdg.bench.worker import Options
+from ssdg.errors import Stopped
+from ssdg.files import is_locked, locked
+
+FINISH = "open('result.json', 'w').write('{}')"
+WAIT = "import sys; sys.stdin.read(); sys.exit(130)"  # as a worker that is asked to stop
+
+
+class Workers:
+    """What the launcher starts, and what it tells."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.code: dict[str, str] = {}  # by cell; the usual one finishes
+        self.started: list[str] = []
+        self.news: list[tuple[str, str]] = []
+        self.stop = Event()
+
+    def start(self, folder: Path, cell: str, slot: Slot, options: Options) -> subprocess.Popen[bytes]:
+        self.started.append(cell)
+        place = cell_folder(folder, cell)
+        place.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-S", "-c", self.code.get(cell, FINISH)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=place)
+
+    def launch(self, *cells: str, jobs: int = 1) -> set[str]:
+        launcher = Launcher(self.folder, Options("cache"), make_slots(jobs, 1, []), lambda *n: self.news.append(n))
+        return launcher.launch(cells, self.stop)
+
+
+@pytest.fixture
+def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
+    made = Workers(tmp_path)
+    monkeypatch.setattr(launch, "start_worker", made.start)
+    monkeypatch.setattr(launch, "POLL_SECONDS", 0.01)
+    return made
+
+
+def told(workers: Workers, cell: str) -> str:
+    return error_of(workers.folder, cell).read_text().strip()
+
+
+def test_cells_run_in_order_once_each_and_not_when_done(workers: Workers) -> None:
+    cell_folder(workers.folder, "b").mkdir(parents=True)
+    (cell_folder(workers.folder, "b") / "result.json").write_text("{}")
+    assert workers.launch("a", "b", "c", "a") == set()
+    assert workers.started == ["a", "c"]
+    assert workers.news == [("started", "a"), ("done", "a"), ("started", "c"), ("done", "c")]
+
+
+def test_a_crash_is_told_and_does_not_stop_the_others(workers: Workers) -> None:
+    workers.code = {"a": "import os; os.kill(os.getpid(), 9)", "b": "import sys; sys.exit(3)"}
+    assert workers.launch("a", "b", "c") == {"a", "b"}
+    assert told(workers, "a") == "the worker was ended by SIGKILL; worker.log beside this file may say why"
+    assert told(workers, "b") == "the worker ended with exit code 3; worker.log beside this file may say why"
+    assert ("done", "c") in workers.news
+
+
+def test_a_workers_own_sentence_is_kept(workers: Workers) -> None:
+    workers.code = {"a": "import sys; open('error.txt', 'w').write('why'); sys.exit(1)"}
+    assert workers.launch("a") == {"a"}
+    assert told(workers, "a") == "why"
+
+
+def test_a_failed_cell_is_tried_again_by_the_next_launcher(workers: Workers) -> None:
+    for cell in "ab":
+        cell_folder(workers.folder, cell).mkdir(parents=True)
+        error_of(workers.folder, cell).write_text("an old reason")
+    workers.code = {"b": "import sys; sys.exit(3)"}
+    assert workers.launch("a", "b") == {"b"}
+    assert workers.started == ["a", "b"]
+    assert not error_of(workers.folder, "a").exists()
+    assert "exit code 3" in told(workers, "b")
+
+
+def test_a_stop_reaches_running_workers_and_no_other_cell_starts(workers: Workers) -> None:
+    workers.code = {"a": WAIT, "b": WAIT}
+    Timer(0.3, workers.stop.set).start()
+    assert workers.launch("a", "b", "c", jobs=2) == set()
+    assert workers.started == ["a", "b"]
+    assert not error_of(workers.folder, "a").exists()
+
+
+def test_ctrl_c_ends_the_launcher_when_its_workers_have_stopped(workers: Workers) -> None:
+    workers.code = {"a": WAIT}
+    cells = tuple(Cell(name, "row", "P>A", 0, {}) for name in "ab")
+    grid = Grid("mine", None, "data", "paper", {}, ({"name": "row"},), ("P>A",), (0,), cells)
+    Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(Stopped, match="give the same command again"):
+        run_grid(workers.folder, grid, make_slots(1, 1, []), Options("cache"), lambda *n: None)
+    assert workers.started == ["a"]
+    assert not is_locked(workers.folder / f".launcher-{socket.gethostname()}.lock")
+
+
+def test_workers_do_not_outlive_a_launcher_that_fails(workers: Workers) -> None:
+    workers.code = {"a": WAIT}
+
+    def full_disk(news: str, cell: str) -> None:
+        raise OSError("no space left")
+
+    launcher = Launcher(workers.folder, Options("cache"), make_slots(1, 1, []), full_disk)
+    with pytest.raises(OSError, match="no space"):
+        launcher.launch(["a"], workers.stop)
+    assert [process.returncode for _, process in launcher.running.values()] == [-signal.SIGKILL]
+
+
+def test_a_cell_that_another_launcher_has_is_waited_for(workers: Workers) -> None:
+    with locked(lock_of(workers.folder, "a")):
+        timer = Timer(0.3, lambda: (cell_folder(workers.folder, "a") / "result.json").write_text("{}"))
+        timer.start()
+        assert workers.launch("a", "b") == set()
+    assert workers.started == ["b"]
+    assert workers.news[0] == ("elsewhere", "a")
+    assert sorted(workers.news[1:]) == [("done", "a"), ("done", "b"), ("started", "b")]
+
+
+def test_a_cell_whose_other_worker_dies_is_taken_over(workers: Workers) -> None:
+    launcher = Launcher(workers.folder, Options("cache"), make_slots(1, 1, []), lambda *n: workers.news.append(n))
+    with locked(lock_of(workers.folder, "a")):
+        launcher.waiting.append("a")
+        launcher._fill()
+        assert workers.news == [("elsewhere", "a")]
+    assert launcher.launch([], workers.stop) == set()
+    assert workers.news[1:] == [("started", "a"), ("done", "a")]
+
+
+def test_a_cell_that_failed_elsewhere_is_not_tried_at_once(workers: Workers) -> None:
+    workers.code = {"a": "import sys; open('error.txt', 'w').write('why'); sys.exit(75)"}  # taken, then failed there
+    assert workers.launch("a") == {"a"}
+    assert workers.started == ["a"]
+
+
+def test_workers_have_cores_of_their_own_where_there_are_enough() -> None:
+    assert [slot.cores for slot in make_slots(2, 1, [4, 5, 6])] == [(4,), (5,)]
+    assert [slot.cores for slot in make_slots(2, 2, [0, 1, 2, 3])] == [(0, 1), (2, 3)]
+    assert [slot.cores for slot in make_slots(3, 1, [0, 1])] == [(), (), ()]
+    assert len(set(make_slots(3, 1, []))) == 3
+    assert [slot.gpu for slot in make_slots(3, 1, [], ["0", "1"])] == ["0", "1", "0"]
+
+
+def test_as_many_workers_as_cores_or_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5, 7}, raising=False)
+    assert [slot.cores for slot in find_slots(None, Options("", device="cpu"))] == [(2,), (3,), (5,), (7,)]
+    assert [slot.cores for slot in find_slots(None, Options("", device="cpu", threads=2))] == [(2, 3), (5, 7)]
+    assert len(find_slots(None, Options("", device="cpu", threads=9))) == 1
+    assert len(find_slots(3, Options("", device="cpu"))) == 3
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [slot.gpu for slot in find_slots(None, Options(""))] == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    assert find_gpus("auto") == ["4", "6"]
+    assert find_gpus("cpu") == []

@@ -1,0 +1,62 @@
+"""The named suites: what the paper's tables compare, with settings that resolve."""
+
+from __future__ import annotations
+
+import pytest
+
+from ssdg.bench.suites import SUITES, Suite, find_suite, label
+from ssdg.config import PRESETS, Kind, merge, resolve
+from ssdg.errors import UserError
+from ssdg.methods import find_method
+
+NAMES = [suite.name for suite in SUITES]
+
+
+def test_there_is_a_suite_for_every_closed_table() -> None:
+    ablations = [f"ablation-{part}" for part in ("apl", "backbone", "dcg", "cycles", "rate", "mix")]
+    assert ["pacs", "digits", "office", *ablations, "uda-office"] == NAMES
+
+
+def test_the_main_tables_have_the_methods_of_the_paper_and_the_floor() -> None:
+    rows = find_suite("digits").rows
+    da, dg, ssl = ["DANN", "CDAN+E", "MCD", "MME"], ["RSC", "L2D", "DGvGS"], ["MeanTeacher", "MixMatch", "FixMatch"]
+    pairs, ours = ["MCD+DDAIG", "MCD+Mixstyle", "CDAN+E+DAELDG"], ["Ours w/ MixUp", "Ours w/ X+U"]
+    assert [row.paper["method"] for row in rows if row.paper] == [*da, *dg, *pairs, *ssl, *ours]
+    assert [row.name for row in rows if not row.paper] == ["source-only"]
+    assert find_suite("pacs").rows == find_suite("office").rows == rows
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=NAMES)
+def test_rows_have_unique_names_and_the_family_of_their_method(suite: Suite) -> None:
+    assert len({row.name for row in suite.rows}) == len(suite.rows)
+    assert [row.family for row in suite.rows] == [find_method(row.method).family for row in suite.rows]
+    assert suite.datasets, "the benchmark is in the catalog"
+
+
+@pytest.mark.parametrize("kind", ["photo", "none"])
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("suite", SUITES, ids=NAMES)
+def test_every_row_is_a_run_of_its_own_in_every_preset(suite: Suite, preset: str, kind: Kind) -> None:
+    base = {"labeled": "a", "target": "b", "preset": preset}
+    given = [merge(merge({**base, "method": row.method}, suite.settings), row.settings) for row in suite.rows]
+    hashes = {resolve(settings, kind=kind, size=32).hash for settings in given}
+    assert len(hashes) == len(suite.rows)
+
+
+def test_what_the_text_says_of_a_row() -> None:
+    deep = find_suite("ablation-backbone").rows[-1]
+    assert deep.settings == {"apl_backbone": "resnet101", "warm_epochs": 0, "labeler": {"batch": 64}}
+    assert [row.settings["cycles"] for row in find_suite("ablation-cycles").rows] == [1, 3, 5, 10]
+    uda = find_suite("uda-office")
+    assert uda.settings == {"setting": "uda"}
+    assert uda.rows[-1].settings["apl_backbone"] == "resnet18"
+
+
+def test_a_row_is_named_by_what_is_typed() -> None:
+    told = label("eid", {"style": False, "iterations": None, "mix": "x+u", "labeler": {"lr": 0.1}})
+    assert told == "eid, style=false, iterations=null, mix=x+u, labeler.lr=0.1"
+
+
+def test_an_unknown_suite() -> None:
+    with pytest.raises(UserError, match="did you mean 'digits'"):
+        find_suite("digist")
