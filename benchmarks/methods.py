@@ -1,6 +1,6 @@
 """Every method on two tasks of the digits with equal network passes, and what a step of each costs.
 
-    python benchmarks/methods.py --digits ROOT [--out DIR] [--workers 2] [--methods A B] [--warm 600] [--passes 1000]
+    python benchmarks/methods.py --digits ROOT [--out DIR] [--workers 2] [--methods A B] [--warm 600] [--passes 500]
 
 ROOT holds mnist.npz, mnist_m.npz and svhn.npz; `syn` is rendered by the embedded benchmark. All methods start from
 one backbone per labeled domain, trained on it for `--warm` steps: from random weights the first few hundred steps
@@ -40,7 +40,7 @@ from ssdg.methods.api import Learner, Progress, Rule, Settings
 
 TASKS = (("syn", "mnist"), ("mnist_m", "syn"))
 FAMILIES = ("source", "DA", "DG", "DA+DG", "SSL", "ours")
-EPOCHS = 5  # evaluations of the target
+EPOCHS = 3  # evaluations of the target
 CYCLES = 3
 
 
@@ -104,7 +104,7 @@ def stages_of(name: str, root: Path) -> dict[str, Stage]:
     }
 
 
-def relative_seconds(stage: Stage, base: Stage, rounds: int = 12) -> float:
+def relative_seconds(stage: Stage, base: Stage, rounds: int = 8) -> float:
     """Median seconds of a step, its batch included, over those of source-only; the two take turns."""
     seconds: list[list[float]] = [[], []]
     for number in range(rounds):
@@ -232,5 +232,5 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--methods", nargs="*", default=[])
     parser.add_argument("--warm", type=int, default=600)
-    parser.add_argument("--passes", type=int, default=1000)
+    parser.add_argument("--passes", type=int, default=500)
     main(parser.parse_args())

@@ -12,14 +12,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from threading import Event as Flag
-from typing import Literal
+from typing import Any, Literal
 
 from ..engine.run import stopping
 from ..errors import Stopped
 from ..files import locked, write_text
-from .folder import Grid, cell_folder, claim, error_of, state_of
+from .folder import Cell, Grid, cell_folder, claim, error_of, state_of
 from .worker import BUSY, DONE, Options
 
 News = Literal["started", "done", "failed", "elsewhere"]
@@ -76,7 +77,7 @@ def run_grid(folder: Path, grid: Grid, slots: Sequence[Slot], options: Options, 
     busy = f"{folder} is in use by another ssdg bench on this machine; wait for it, or stop it and give more --jobs"
     with locked(folder / f".launcher-{socket.gethostname()}.lock", busy=busy), stopping() as stop:
         claim(folder, grid)
-        failed = Launcher(folder, options, slots, report).launch([cell.id for cell in grid.cells], stop)
+        failed = Launcher(folder, options, slots, report).launch(apart(grid.cells), stop)
         if stop.is_set():
             raise Stopped(
                 f"stopped; to go on, give the same command again; ssdg bench status {folder} tells the rest"
@@ -100,6 +101,17 @@ def start_worker(folder: Path, cell: str, slot: Slot, options: Options) -> subpr
             env={**os.environ, **threads, **gpu},
             start_new_session=True,
         )
+
+
+def apart(cells: Sequence[Cell]) -> list[str]:
+    """The ids in an order in which neighbours have no stage in common: a worker would wait for it at the other.
+
+    Labeled domains and seeds take turns; within each, cells keep their order.
+    """
+    groups: dict[tuple[int, Any], list[str]] = {}
+    for cell in cells:
+        groups.setdefault((cell.seed, cell.config["labeled"]), []).append(cell.id)
+    return [cell for turn in zip_longest(*groups.values()) for cell in turn if cell is not None]
 
 
 @dataclass

@@ -94,6 +94,7 @@ def train(folder: Path, cell: str, options: Options) -> None:
         cell_folder(folder, cell),
         start_machine(options.device, config.precision),
         save_seconds=options.save_seconds,
+        shelf=folder / "shelf",
         about={"command": f"ssdg resume {cell_folder(folder, cell)}", "options": kept},
     )
 
