@@ -14,7 +14,7 @@ import pytest
 
 from ssdg.bench import launch
 from ssdg.bench.folder import Cell, Grid, cell_folder, error_of, lock_of
-from ssdg.bench.launch import Launcher, Slot, find_gpus, find_slots, make_slots, run_grid
+from ssdg.bench.launch import Launcher, Slot, apart, find_gpus, find_slots, make_slots, run_grid
 from ssdg.bench.worker import Options
 from ssdg.errors import Stopped
 from ssdg.files import is_locked, locked
@@ -168,3 +168,15 @@ def test_as_many_workers_as_cores_or_gpus(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     assert find_gpus("auto") == ["4", "6"]
     assert find_gpus("cpu") == []
+
+
+def test_neighbours_in_the_queue_have_other_labeled_domains_or_seeds() -> None:
+    cells = [
+        Cell(f"{labeled}{target}{seed}", "row", f"{labeled}>{target}", seed, {"labeled": labeled})
+        for seed in (0, 1)
+        for labeled in "AB"
+        for target in "CD"
+    ]
+    order = apart(cells)
+    assert order == ["AC0", "BC0", "AC1", "BC1", "AD0", "BD0", "AD1", "BD1"]
+    assert apart(cells[:3]) == ["AC0", "BC0", "AD0"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ssdg.bench.paper import paper_numbers
 from ssdg.bench.suites import SUITES, Suite, find_suite, label
 from ssdg.config import PRESETS, Kind, merge, resolve
 from ssdg.errors import UserError
@@ -60,3 +61,13 @@ def test_a_row_is_named_by_what_is_typed() -> None:
 def test_an_unknown_suite() -> None:
     with pytest.raises(UserError, match="did you mean 'digits'"):
         find_suite("digist")
+
+
+@pytest.mark.parametrize("suite", [suite for suite in SUITES if suite.table], ids=lambda suite: suite.name)
+def test_the_paper_has_twelve_numbers_for_every_row_that_names_it(suite: Suite) -> None:
+    assert suite.table is not None
+    named = [row for row in suite.rows if row.paper]
+    assert named
+    for row in named:
+        selectors = {"table": suite.table, **(row.paper or {})}
+        assert len(paper_numbers(str(selectors.pop("table")), selectors)) == 12, row.name
