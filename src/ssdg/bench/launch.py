@@ -110,7 +110,7 @@ def apart(cells: Sequence[Cell]) -> list[str]:
     """
     groups: dict[tuple[int, Any], list[str]] = {}
     for cell in cells:
-        groups.setdefault((cell.seed, cell.config["labeled"]), []).append(cell.id)
+        groups.setdefault((cell.seed, cell.config.get("labeled")), []).append(cell.id)
     return [cell for turn in zip_longest(*groups.values()) for cell in turn if cell is not None]
 
 
