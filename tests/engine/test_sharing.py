@@ -9,14 +9,23 @@ import pytest
 
 from runs import same_weights, short_settings
 from ssdg.engine.machine import start_machine
-from ssdg.engine.open import open_run
+from ssdg.engine.open import open_run, with_others
 from ssdg.engine.run import run
 
 SHORT: dict[str, Any] = {"cycles": 2, "epochs": 1}
 
 
-def train(world: Path, cache: Path, folder: Path, method: str, shelf: Path | None, **more: Any) -> dict[str, Any]:
+def train(
+    world: Path,
+    cache: Path,
+    folder: Path,
+    method: str,
+    shelf: Path | None,
+    targets: tuple[str, ...] = (),
+    **more: Any,
+) -> dict[str, Any]:
     config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
+    problem = with_others(config, problem, targets, cache)
     return run(config, problem, folder, start_machine("cpu"), shelf=shelf)
 
 
@@ -89,3 +98,23 @@ def test_nothing_else_is_taken(more: dict[str, Any], world: Path, cache: Path, s
         assert (shelf / name).read_bytes() == content
     for name in after - set(before):  # later runs of this test must not find them
         (shelf / name).unlink()
+
+
+@pytest.mark.parametrize("method", ["source-only", "daeldg"])
+def test_a_method_without_unlabeled_images_is_trained_once_for_all_targets(
+    method: str, world: Path, cache: Path, tmp_path: Path
+) -> None:
+    targets = ("sketch", "neon", "night")
+    shelf = tmp_path / "shelf"
+    for target in targets:
+        fresh = train(world, cache, tmp_path / f"fresh-{target}", method, None, target=target)
+        shared = train(world, cache, tmp_path / f"shared-{target}", method, shelf, targets, target=target)
+        assert stripped(fresh) == stripped(shared)
+        assert same_weights(tmp_path / f"fresh-{target}", tmp_path / f"shared-{target}")
+    assert len(list(shelf.glob("*.safetensors"))) == 1
+
+
+def test_a_method_with_unlabeled_images_is_not(world: Path, cache: Path, tmp_path: Path) -> None:
+    for target in ("sketch", "neon"):
+        train(world, cache, tmp_path / target, "mcd", tmp_path / "shelf", ("sketch", "neon"), target=target)
+    assert not list((tmp_path / "shelf").glob("*.safetensors"))

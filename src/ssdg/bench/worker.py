@@ -7,10 +7,15 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .folder import Cell
 
 DONE, FAILED, BUSY, STOPPED = 0, 1, 75, 130  # exit codes
 
@@ -77,16 +82,18 @@ def train(folder: Path, cell: str, options: Options) -> None:
     import torch
 
     from ..engine.machine import start_machine
-    from ..engine.open import open_run
+    from ..engine.open import open_run, with_others
     from ..engine.run import run
     from ..errors import UserError
     from .folder import cell_folder, read_grid
 
     torch.set_num_threads(options.threads)
-    given = next(entry.config for entry in read_grid(folder).cells if entry.id == cell)
-    config, problem = open_run(given, Path(options.cache), device=options.device)
+    cells = read_grid(folder).cells
+    given = next(entry for entry in cells if entry.id == cell)
+    config, problem = open_run(given.config, Path(options.cache), device=options.device)
     if config.hash != cell:
         raise UserError(f"cell {cell} of {folder} resolves to {config.hash} now; give another --out")
+    problem = with_others(config, problem, sister_targets(given, cells), Path(options.cache))
     kept = {key: value for key, value in vars(options).items() if key != "cores"}
     run(
         config,
@@ -97,6 +104,14 @@ def train(folder: Path, cell: str, options: Options) -> None:
         shelf=folder / "shelf",
         about={"command": f"ssdg resume {cell_folder(folder, cell)}", "options": kept},
     )
+
+
+def sister_targets(cell: Cell, cells: Sequence[Cell]) -> list[str]:
+    """The targets of the cells that differ from this one by nothing else."""
+    alike = [
+        c for c in cells if (c.row, c.seed, c.config["labeled"]) == (cell.row, cell.seed, cell.config["labeled"])
+    ]
+    return sorted({str(c.config["target"]) for c in alike})
 
 
 if __name__ == "__main__":

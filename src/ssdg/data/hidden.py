@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .sets import ImageTable, LabeledSet, Task
+from .sets import ImageTable, LabeledSet, Task, digest_of
 
 UNKNOWN = -1  # the class index of an image whose truth nobody told, or that belongs to no class
 
@@ -30,6 +30,11 @@ class Target:
         """Whether accuracy can be measured: every image has a known class."""
         return len(self.y) > 0 and bool((self.y != UNKNOWN).all())
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of images and classes."""
+        return digest_of(self.images.fingerprint, self.y)
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -38,6 +43,7 @@ class Problem:
     task: Task
     domains: tuple[str, ...]  # names by domain index
     target: Target | None = None
+    others: tuple[Target, ...] = ()  # targets of other runs that may share this one's training
     validation: LabeledSet | None = None  # held-out images of the labeled domain
     truth: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per unlabeled domain, for reports

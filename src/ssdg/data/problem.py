@@ -55,6 +55,14 @@ def benchmark_problem(
     return _problem(sources, goal, sources[0].classes, protocol, size, cache, progress, setting=setting)
 
 
+def other_targets(benchmark: Benchmark, names: Sequence[str], problem: Problem, cache: Path) -> tuple[Target, ...]:
+    """Further domains of the benchmark as targets, in the size of the problem's images."""
+    size, classes = problem.task.labeled.images.size, problem.task.classes
+    domains = [benchmark[name] for name in names]
+    loaded = [load_domain(d, size, cache, validation_rate=0, by_class=False, progress=None) for d in domains]
+    return tuple(_target(domain, classes) for domain in loaded)
+
+
 def folder_problem(
     labeled: Path,
     unlabeled: Sequence[Path],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache as remembered
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from ..data.catalog import UNKNOWN_DATASET
 from ..data.digits import digits_root
 from ..data.folders import Benchmark, read_benchmark
 from ..data.hidden import Problem
-from ..data.problem import benchmark_problem, check_domains, data_defaults, folder_problem
+from ..data.problem import benchmark_problem, check_domains, data_defaults, folder_problem, other_targets
 from ..errors import UserError
+from ..methods import find_method
 from ..models.backbones import build_backbone
 from ..plugins import load_plugin
 from .machine import Precision, choose_precision
@@ -38,6 +40,18 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     benchmark = open_benchmark(given, cache)
     config = settle(given, benchmark, device=device)
     return config, open_problem(config, benchmark, cache)
+
+
+def with_others(config: RunConfig, problem: Problem, targets: Sequence[str], cache: Path) -> Problem:
+    """The problem with the targets of other runs beside its own, for a method that trains alike on all of them.
+
+    A method that uses unlabeled images trains on others when the target changes, and gets none.
+    """
+    benchmark = open_benchmark(config.flat(), cache)
+    if benchmark is None or not targets or "unlabeled" in find_method(config.method).needs:
+        return problem
+    others = other_targets(benchmark, [name for name in targets if name != config.target], problem, cache)
+    return replace(problem, others=tuple(target for target in others if target.is_labeled))
 
 
 def open_benchmark(given: Flat, cache: Path) -> Benchmark | None:

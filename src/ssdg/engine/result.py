@@ -27,7 +27,10 @@ def make_result(
 ) -> dict[str, Any]:
     """All that a table or a report needs to know of a run."""
     epochs = [
-        {"round": meta["round"], **row} for meta in metas.values() if meta["product"] for row in meta["history"]
+        {"round": meta["round"], **{name: value for name, value in row.items() if name != "others"}}
+        for meta in metas.values()
+        if meta["product"]
+        for row in meta["history"]
     ]
     result: dict[str, Any] = {
         "method": config.method,

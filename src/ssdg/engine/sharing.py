@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
+from ..data.hidden import Problem
 from ..data.sets import Inputs, digest_of
 from ..data.streams import Pipeline
 from ..files import atomic_path, locked
 from ..methods.api import Learner, Settings
 from .loop import Stage
 from .machine import Machine
-from .state import state_tensors
+from .state import Meta, state_tensors
 
 
 def identity(
@@ -30,11 +31,12 @@ def identity(
     lr_scale: float,
     pipeline: Pipeline,
     machine: Machine,
+    scored: str = "",
 ) -> str:
     """A hash of all that decides a stage's final bits: equal identities, equal checkpoints.
 
     The learner counts with its class and every tensor it starts from, so what came before need not be named.
-    Where the run lies, its target and its method do not count.
+    Where the run lies, its target and its method do not count. `scored` tells what a product is scored on.
     """
     facts: dict[str, Any] = {
         "stage": [stage.key, stage.round, stage.epochs, stage.steps_per_epoch, stage.seed],
@@ -44,7 +46,7 @@ def identity(
         "images": [pipeline.kind, pipeline.num_classes, pipeline.world],
         "machine": [machine.device.type, machine.precision, torch.get_num_threads(), torch.__version__],
     }
-    return digest_of(json.dumps(facts, sort_keys=True), inputs.fingerprint, start_digest(learner))
+    return digest_of(json.dumps(facts, sort_keys=True), inputs.fingerprint, start_digest(learner), scored)
 
 
 def start_digest(learner: Learner) -> str:
@@ -54,6 +56,21 @@ def start_digest(learner: Learner) -> str:
         sha.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         sha.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()[:32]
+
+
+def scored_data(problem: Problem) -> str | None:
+    """A hash of the held-out images and all targets that a product is scored on; None where there is one target."""
+    if problem.target is None or not problem.others:
+        return None
+    held = problem.validation.fingerprint if problem.validation is not None else ""
+    return digest_of(held, *sorted(target.fingerprint for target in (problem.target, *problem.others)))
+
+
+def aim(meta: Meta, target: str) -> None:
+    """Let the epochs of a shared stage tell the scores on this run's own target."""
+    for row in meta["history"]:
+        if target in row.get("others", {}):
+            row["target"] = row["others"][target]
 
 
 @dataclass(frozen=True)

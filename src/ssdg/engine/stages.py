@@ -25,7 +25,7 @@ from .events import Events
 from .feeding import images_per_step, make_stream, steps_per_epoch
 from .loop import Clock, Stage, run_steps
 from .machine import Machine
-from .sharing import Shelf, identity
+from .sharing import Shelf, aim, identity, scored_data
 from .state import Meta, load_state, read_meta
 
 LONGEST_NAME = 100  # characters; file systems allow 255, of which a temporary file's ending takes some
@@ -97,12 +97,15 @@ class StageTrainer:
     ) -> Iterator[None]:
         """Fetch the stage if another run has left it on the shelf, else leave it there once it is done.
 
-        The product's stage holds scores on this run's own target and is not shared; nor is one that was begun.
+        The product's stage holds scores on targets: it is shared by runs that know of each other's. One that was
+        begun is not shared.
         """
-        if self.shelf is None or product or self.machine.world > 1 or stage.path.exists():
+        scored = scored_data(self.problem) if product else ""
+        is_alone = scored is None or self.machine.world > 1 or stage.path.exists()
+        if self.shelf is None or is_alone:
             yield
             return
-        name = identity(stage, learner, inputs, settings, lr_scale, self.pipeline, self.machine)
+        name = identity(stage, learner, inputs, settings, lr_scale, self.pipeline, self.machine, str(scored))
         with self.shelf.turn(name):
             found = self.shelf.fetch(name, stage.path)
             yield
@@ -132,6 +135,8 @@ class StageTrainer:
                 f"{stage.path} was computed from other data or settings; give another --out, or delete the run folder"
             )
         load_state(stage.path, learner)
+        if self.problem.target is not None:
+            aim(meta, self.problem.target.fingerprint)
         return meta
 
     def _scores(self, learner: Learner) -> dict[str, Any]:
@@ -145,7 +150,16 @@ class StageTrainer:
             scores["validation"] = accuracies(logits, validation.y)
         if target is not None and target.is_labeled:
             scores["target"] = accuracies(all_logits(learner, target.images, self.pipeline), target.y)
+            scores |= self._scores_of_others(learner, {target.fingerprint: scores["target"]})
         return scores
+
+    def _scores_of_others(self, learner: Learner, scores: dict[str, Any]) -> dict[str, Any]:
+        """What runs with other targets find in a shared stage; `scores` are those of this run's own."""
+        if not self.problem.others:
+            return {}
+        for other in self.problem.others:
+            scores[other.fingerprint] = accuracies(all_logits(learner, other.images, self.pipeline), other.y)
+        return {"others": scores}
 
 
 def stage_name(key: str, round: int) -> str:
