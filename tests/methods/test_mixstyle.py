@@ -30,7 +30,7 @@ def mixed(maps, alpha):
     for i in range(6):
         mine, other = maps[i].detach(), maps[partner[i]].detach()
         mu, sigma = mine.mean((1, 2)), mine.var((1, 2), correction=0).sqrt()
-        divisor = (sigma + 1e-6)[:, None, None]  # as our style layers have it
+        divisor = (sigma + 1e-3)[:, None, None]  # as our style layers have it
         beta = lam[i] * mu + (1 - lam[i]) * other.mean((1, 2))
         gamma = lam[i] * sigma + (1 - lam[i]) * other.var((1, 2), correction=0).sqrt()
         out.append(gamma[:, None, None] * (maps[i] - mu[:, None, None]) / divisor + beta[:, None, None])

@@ -16,6 +16,9 @@ class MixStyleSettings(Settings):
 
     alpha: float = Field(0.1, gt=0, description="of the Beta distribution of the mixing coefficients")
     probability: float = Field(0.5, ge=0, le=1, description="chance of a batch to be mixed, at each place")
+    # The floor of σ in the authors' sqrt(var + 1e-6). A map of one active pixel is scaled by 1/(σ + eps): with less,
+    # networks without batch norm diverge.
+    eps: float = Field(1e-3, gt=0, description="added to the standard deviation before dividing")
     stages: int = Field(3, ge=1, le=3, description="mixing follows the first stages of the backbone, so many")
 
 
@@ -31,7 +34,7 @@ class MixStyle:
         backbone = make_backbone()
         attach_style(
             backbone,
-            lambda: StyleConfusor(settings.alpha, settings.probability, detach=True),
+            lambda: StyleConfusor(settings.alpha, settings.probability, settings.eps, detach=True),
             num_stages=settings.stages,
         )
         self.network = with_head(backbone, sizes.num_classes)
