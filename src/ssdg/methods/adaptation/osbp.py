@@ -66,6 +66,6 @@ register(
         learner=Osbp,
         settings=OsbpSettings,
         needs=("unlabeled",),
-        presets={"quick none": {"weight": 0.03}},  # features of an untrained network vanish at 1
+        presets={"quick none": {"weight": 0.03, "lr": 0.01}},  # features of an untrained network vanish at 1
     )
 )
