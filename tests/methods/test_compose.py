@@ -61,6 +61,7 @@ def test_settings_of_both_reach_their_stages() -> None:
 
 def test_any_pair_composes_when_it_is_asked_for() -> None:
     assert find_method("mcd+rsc").learner is METHODS["rsc"].learner
+    assert "mcd+rsc" not in METHODS  # asking changes nothing
     for name, told in (("mcd+source-only", "DG method 'source-only'"), ("rsc+mcd", "DA method 'rsc'")):
         with pytest.raises(UserError, match=told):
             find_method(name)

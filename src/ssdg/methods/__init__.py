@@ -2,12 +2,12 @@
 
 from . import adaptation, generalization, semi, source_only
 from .api import METHODS, Method, find_method, register
-from .compose import register_pair
+from .compose import pair
 from .eid import cycle
 
 # The pairs of the paper's tables; any other is composed when it is asked for.
-for pair in ("mcd+mixstyle", "mcd+ddaig", "cdan-e+daeldg"):
-    register_pair(pair)
+for name in ("mcd+mixstyle", "mcd+ddaig", "cdan-e+daeldg"):
+    register(pair(name))
 
 __all__ = [
     "METHODS",
@@ -16,8 +16,8 @@ __all__ = [
     "cycle",
     "find_method",
     "generalization",
+    "pair",
     "register",
-    "register_pair",
     "semi",
     "source_only",
 ]

@@ -189,9 +189,9 @@ def register(method: Method) -> Method:
 def find_method(name: str, family: Family | None = None) -> Method:
     """The method of this name, or an error that names the near ones. `A+B` is composed when first asked for."""
     if "+" in name and name not in METHODS and family in (None, "DA+DG"):
-        from .compose import register_pair  # which itself needs the registry
+        from .compose import pair  # which itself needs the registry
 
-        return register_pair(name)
+        return pair(name)
     names = sorted(n for n, m in METHODS.items() if family in (None, m.family))
     if name not in names:
         raise unknown("method" if family is None else f"{family} method", name, names)

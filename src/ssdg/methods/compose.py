@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, create_model
 
 from ..data.sets import Task, concat_labeled
-from .api import Build, Learner, Method, Settings, Trainer, find_method, register
+from .api import Build, Learner, Method, Settings, Trainer, find_method
 from .eid.labeling import Labeling
 
 
@@ -55,7 +55,7 @@ def presets_of(first: Method, second: Method) -> Mapping[str, Mapping[str, Any]]
     }
 
 
-def register_pair(name: str) -> Method:
-    """Register `A+B` by its name, or say which part is not known."""
+def pair(name: str) -> Method:
+    """`A+B` by its name, or an error that says which part is not known."""
     first, _, second = name.partition("+")
-    return register(compose(find_method(first, family="DA"), find_method(second, family="DG")))
+    return compose(find_method(first, family="DA"), find_method(second, family="DG"))
