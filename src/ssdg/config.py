@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from .data.sets import Setting
 from .errors import UserError, unknown
@@ -55,12 +55,20 @@ class RunConfig(BaseModel):
     plugin_digest: str | None = Field(None, description="of the plugin's content; set by ssdg")
     backbone: str = "resnet18"
     weights: str = Field("imagenet", description="none, imagenet or a file")
+    warm_epochs: int = Field(0, ge=0, description="epochs on the labeled domain that every backbone starts from")
+    warm_lr: float = Field(0.05, gt=0, description="learning rate of the warm start")
     size: int = Field(224, ge=8, le=1024, description="pixels; images are resized to size × size")
     augment: Kind = "photo"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     settings: SerializeAsAny[Settings]
 
-    _numbers = field_validator("seed", "size", mode="before")(no_switch)
+    _numbers = field_validator("seed", "size", "warm_epochs", "warm_lr", mode="before")(no_switch)
+
+    @model_validator(mode="after")
+    def _one_backbone_to_warm(self) -> RunConfig:
+        if self.warm_epochs and getattr(self.settings, "apl_backbone", None) is not None:
+            raise ValueError("warm_epochs starts all networks from one backbone; give apl_backbone or warm_epochs")
+        return self
 
     @property
     def hash(self) -> str:

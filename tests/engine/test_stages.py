@@ -20,13 +20,12 @@ from ssdg.engine.evaluate import accuracies, all_logits
 from ssdg.engine.open import open_run
 from ssdg.engine.plan import plan
 from ssdg.engine.stages import stage_name
-from ssdg.methods import find_method
 
 
 @pytest.mark.parametrize("method", ["eid", "source-only"])
 def test_the_plan_is_what_happens(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
     config, problem = open_run(short_settings(method, data=str(world)), cache)
-    planned = plan(find_method(method), problem.task, config.settings)
+    planned = plan(config, problem.task)
     result = train_here(world, cache, tmp_path, method)
     done = {name: phase["steps"] for name, phase in result["phases"].items()}
     assert {stage_name(p.key, p.round): p.steps for p in planned} == done

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from ..config import RunConfig
 from ..data.sets import Inputs, PseudoLabels, Task, UnlabeledSet
-from ..methods.api import Learner, Method, Rule, Settings
+from ..methods import find_method
+from ..methods.api import Learner, Rule, Settings
 from .feeding import steps_per_epoch
+from .warm import warm_build
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,13 @@ class Planner:
         return PseudoLabels(y, np.ones(n, np.bool_), np.ones(n, np.float32), y[None])
 
 
-def plan(method: Method, task: Task, settings: Settings) -> list[Planned]:
+def plan(config: RunConfig, task: Task) -> list[Planned]:
     """The stages of a run in order. A set that is chosen while training counts with its largest size."""
     planner = Planner()
 
     def build(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(nets=nn.ModuleDict(), opts={})  # a learner with nothing in it
 
-    method.fit(task, planner, build, settings)
+    method = find_method(config.method)
+    method.fit(task, planner, warm_build(config, task, planner, build), config.settings)
     return planner.stages

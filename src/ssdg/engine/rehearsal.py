@@ -17,7 +17,8 @@ BATCH, BATCHES = 4, 2
 
 def rehearse(config: RunConfig, problem: Problem) -> tuple[RunConfig, Problem]:
     """The same run with two small batches per epoch, one epoch per stage and at most two cycles."""
-    return config.model_copy(update={"settings": shorten(config.settings)}), few_images(problem)
+    update = {"settings": shorten(config.settings), "warm_epochs": min(1, config.warm_epochs)}
+    return config.model_copy(update=update), few_images(problem)
 
 
 def shorten(settings: Settings) -> Settings:

@@ -34,6 +34,7 @@ from .result import make_result, versions
 from .sharing import Shelf
 from .stages import StageTrainer
 from .state import save_tensors
+from .warm import warm_build
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def run(
         if (done := finished(folder)) is not None:
             return done
         events = Events(folder / "events.jsonl" if machine.is_main else None, listeners)
-        stages = plan(method, problem.task, config.settings)
+        stages = plan(config, problem.task)
         events.emit("start", config=config.flat(), stages=[vars(s) for s in stages])
         trainer = StageTrainer(
             folder=folder,
@@ -119,7 +120,8 @@ def run(
             shelf=Shelf(shelf) if shelf else None,
         )
         build = Builder(config, len(problem.task.classes), machine)
-        learner = method.fit(problem.task, trainer, build, config.settings)
+        start = warm_build(config, problem.task, trainer, build)
+        learner = method.fit(problem.task, trainer, start, config.settings)
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
         if machine.is_main:
             save_model(folder / "model", learner, build.built[id(learner)], config, problem)

@@ -8,7 +8,6 @@ from .bridge import evolve, first_source
 from .dual import DualNetworks
 from .labeling import Labeling
 from .settings import QUICK, QUICK_DIGITS, RELEASE, EidSettings
-from .warm import warm_start
 
 
 def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner:
@@ -21,8 +20,6 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
     apl = Labeling(find_method(cfg.apl, family="DA"), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
     labelers = apl.build(task, build)
     dual = build("dcg", DualNetworks, cfg)
-    if cfg.warm_epochs:
-        warm_start(task, trainer, build, [*labelers.values(), dual], cfg)
     source = first_source(task, cfg)
     for cycle in range(1, cfg.cycles + 1):
         if cfg.reinit and cycle > 1:

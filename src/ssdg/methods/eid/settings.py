@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from ...data.sets import Mix
 from ..api import Settings, find_method
@@ -17,8 +17,6 @@ class EidSettings(Settings):
     iterations: int | None = Field(None, ge=1, description="N_max; empty: the larger of the sets is seen once")
     cycles: int = Field(3, ge=1, description="C: cycles of APL, DCG and EID")
     reinit: bool = Field(False, description="start every cycle from fresh networks instead of carrying on")
-    warm_epochs: int = Field(0, ge=0, description="epochs of source-only training that every network starts from")
-    warm_lr: float = Field(0.05, gt=0, description="learning rate of the warm start")
     # APL
     apl: str = Field("mcd", description="the DA method that labels each unlabeled domain")
     apl_backbone: str | None = Field(None, description="may be deeper than DCG's; empty: the run's backbone")
@@ -49,12 +47,6 @@ class EidSettings(Settings):
     @classmethod
     def _is_adaptation(cls, name: str) -> str:
         return find_method(name, family="DA").name
-
-    @model_validator(mode="after")
-    def _one_backbone_to_warm(self) -> EidSettings:
-        if self.warm_epochs and self.apl_backbone is not None:
-            raise ValueError("warm_epochs starts all networks from one backbone; give apl_backbone or warm_epochs")
-        return self
 
     @field_validator("labeler", mode="before")
     @classmethod

@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from runs import short_settings, train_here
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder
+from ssdg.engine.warm import backbones_of, warm_build
 from ssdg.methods import find_method
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.labeling import Labeling
-from ssdg.methods.eid.warm import backbones_of, warm_start
+from ssdg.methods.source_only import SourceOnly
 
 
 class Filler:
@@ -29,11 +31,10 @@ class Filler:
 
 def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("eid", data=str(world), warm_epochs=3, warm_lr=0.2), cache)
-    build, cfg = Builder(config, 3, start_machine("cpu")), config.settings
+    trainer, cfg = Filler(), config.settings
+    build = warm_build(config, problem.task, trainer, Builder(config, 3, start_machine("cpu")))  # type: ignore[arg-type]
     dual = build("dcg", DualNetworks, cfg)
-    learners = [*Labeling(find_method("mcd"), cfg.labeler).build(problem.task, build).values(), dual]  # type: ignore[arg-type]
-    trainer = Filler()
-    warm_start(problem.task, trainer, build, learners, cfg)  # type: ignore[arg-type]
+    learners = [*Labeling(find_method("mcd"), cfg.labeler).build(problem.task, build).values(), dual]  # type: ignore[attr-defined]
     assert trainer.told["labeled"] is problem.task.labeled
     assert (trainer.told["settings"].epochs, trainer.told["settings"].lr) == (3, 0.2)
     found = [backbone for learner in learners for backbone in backbones_of(learner.nets)]
@@ -41,6 +42,29 @@ def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path)
     assert all((p == 0.25).all() for backbone in found for p in backbone.parameters())
     first, second = (network[-1].weight for network in dual.networks)  # type: ignore[index]
     assert not torch.equal(first, second)
+
+
+def test_a_backbone_of_its_own_choice_is_left_alone(world: Path, cache: Path) -> None:
+    config, problem = open_run(short_settings("mcd", data=str(world), warm_epochs=1), cache)
+    plain = Builder(config, 3, start_machine("cpu"))
+    build = warm_build(config, problem.task, Filler(), plain)  # type: ignore[arg-type]
+    made, expected = (
+        b("x", SourceOnly, config.settings, backbone="resnet18", weights="none") for b in (build, plain)
+    )
+    torch.testing.assert_close(made.nets.state_dict(), expected.nets.state_dict(), rtol=0, atol=0)
+
+
+def test_no_warm_start_is_no_stage(world: Path, cache: Path) -> None:
+    config, problem = open_run(short_settings("mcd", data=str(world)), cache)
+    plain = Builder(config, 3, start_machine("cpu"))
+    assert warm_build(config, problem.task, Filler(), plain) is plain  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["source-only", "fixmatch", "mcd+mixstyle"])
+def test_every_method_can_start_warm(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
+    result = train_here(world, cache, tmp_path, method, warm_epochs=1)
+    assert next(iter(result["phases"])) == "1-warm"
+    assert result["phases"]["1-warm"]["steps"] < sum(phase["steps"] for phase in result["phases"].values())
 
 
 def test_it_is_a_stage_of_the_run(world: Path, cache: Path, tmp_path: Path) -> None:

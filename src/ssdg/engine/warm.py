@@ -1,0 +1,62 @@
+"""A warm start: where no pretrained weights are at hand, the labeled domain gives the first ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..config import RunConfig
+from ..data.sets import Inputs, Task
+from ..methods.api import Build, LearnerT, MakeBackbone, Settings, Sizes, Trainer
+from ..methods.source_only import SourceOnly
+
+
+@dataclass(frozen=True)
+class WarmBuild:
+    """Builds learners whose backbones start from `weights`; see `ssdg.methods.api.Build`.
+
+    Heads keep their own random start, so that the two classifiers of MCD and the two networks of DCG differ.
+    """
+
+    build: Build
+    trained: Mapping[str, Tensor]
+
+    def __call__(
+        self,
+        key: str,
+        learner: Callable[[MakeBackbone, Sizes, Settings], LearnerT],
+        settings: Settings,
+        *,
+        num_domains: int = 1,
+        backbone: str | None = None,
+        weights: str | None = None,
+    ) -> LearnerT:
+        """A learner; one with a backbone of its own choice starts from that one's weights."""
+        made = self.build(key, learner, settings, num_domains=num_domains, backbone=backbone, weights=weights)
+        if backbone is None:
+            for module in backbones_of(made.nets):
+                module.load_state_dict(self.trained)
+        return made
+
+
+def warm_build(config: RunConfig, task: Task, trainer: Trainer, build: Build) -> Build:
+    """`build`, or one whose learners start from a backbone trained on the labeled domain, if the run wants that.
+
+    Not in the paper, which starts from ImageNet weights.
+    """
+    if not config.warm_epochs:
+        return build
+    kept = ("batch", "momentum", "weight_decay")
+    same = {name: getattr(config.settings, name) for name in kept}
+    settings = Settings.model_validate({**same, "epochs": config.warm_epochs, "lr": config.warm_lr})
+    source = build("warm", SourceOnly, settings)
+    trainer.train("warm", source, Inputs(task.labeled), settings)
+    found = backbones_of(source.nets)
+    return WarmBuild(build, found[0].state_dict()) if found else build  # a plan builds nothing
+
+
+def backbones_of(nets: nn.Module) -> list[nn.Module]:
+    """The backbones inside a learner's networks."""
+    return [module for module in nets.modules() if hasattr(module, "style_stages")]
