@@ -14,7 +14,8 @@ from ssdg.engine.run import Builder
 from ssdg.methods import find_method
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.labeling import Labeling
-from ssdg.methods.eid.warm import backbones_of, warm_start
+from ssdg.methods.eid.warm import warm_start
+from ssdg.models.backbones import backbones_of
 
 
 class Filler:

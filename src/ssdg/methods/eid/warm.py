@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import nn
-
 from ...data.sets import Inputs, Task
+from ...models.backbones import backbones_of
 from ..api import Build, Learner, Settings, Trainer
 from ..source_only import SourceOnly
 from .settings import EidSettings
@@ -33,8 +32,3 @@ def warm_start(task: Task, trainer: Trainer, build: Build, learners: Sequence[Le
     for learner in learners:
         for backbone in backbones_of(learner.nets):
             backbone.load_state_dict(trained[0].state_dict())
-
-
-def backbones_of(nets: nn.Module) -> list[nn.Module]:
-    """The backbones inside a learner's networks."""
-    return [module for module in nets.modules() if hasattr(module, "style_stages")]
