@@ -16,7 +16,7 @@ Points = NDArray[np.float32]  # (images, 2)
 FEWEST = 4  # images in a panel
 PERPLEXITY = 30.0  # scikit-learn's default; less where there are few images
 SEED = 0
-PANEL = 2.3  # inches
+PANEL, NARROWEST = 2.3, 6.4  # inches: a panel, and a figure whose captions fit
 MOST_CLASSES = 20  # in the legend
 NOTE = (
     "t-SNE of pooled features, each panel by itself: axes have no unit, and sizes and gaps of clusters mean little."
@@ -29,14 +29,15 @@ def draw_evolution(run: Evolution, path: Path) -> Path:
     above = [embed(np.concatenate(list(view.groups.values()))) for view in run.labelers]
     below = [embed(view.features) for view in run.targets]
     rows, columns = 1 + bool(below), max(len(above), len(below))
-    with canvas(path, columns, rows, figsize=(PANEL * columns + 2.0, (PANEL + 0.3) * rows + 0.7)) as (figure, axes):
+    size = (max(PANEL * columns + 2.0, NARROWEST), (PANEL + 0.3) * rows + 0.7)
+    with canvas(path, columns, rows, figsize=size) as (figure, axes):
         panels = np.atleast_1d(axes).reshape(rows, columns)
         for panel in panels.flat:
             panel.set(xticks=[], yticks=[], box_aspect=1)
             panel.spines[:].set_color("0.8")
         for panel, view, points in zip(panels[0], run.labelers, above, strict=False):
             _draw_labeler(panel, view, points)
-        panels[0, 0].set_ylabel(f"labeler of {run.unlabeled}")
+        panels[0, 0].set_ylabel(f"labeler of {run.shown}")
         names = _group_names(run)
         _legend(panels[0, -1], [_dots(INK[place], "o") for place in range(len(names))], names)
         if below:
@@ -91,9 +92,9 @@ def _look(label: int) -> dict[str, str]:
 
 
 def _group_names(run: Evolution) -> list[str]:
-    present = {name for view in run.labelers for name in view.groups}
-    told = {"labeled": f"labeled: {run.labeled}", "unlabeled": f"unlabeled: {run.unlabeled}"}
-    return [told.get(name, "intermediate domain") for name in GROUPS if name in present]
+    mixed = [view.cycle for view in run.labelers if "intermediate" in view.groups]
+    told = {"labeled": f"labeled: {run.labeled}", "unlabeled": f"unlabeled: {run.shown}"}
+    return [*told.values(), *([f"intermediate domain,\nfrom cycle {mixed[0]} on"] if mixed else [])]
 
 
 def _class_legend(axes: Any, run: Evolution) -> None:
@@ -122,4 +123,4 @@ def _product(run: Evolution) -> str:
 
 def _title(run: Evolution) -> str:
     unseen = f", unseen {run.target}" if run.target else ""
-    return f"{run.method}: labeled {run.labeled}, unlabeled {run.unlabeled}{unseen}; seed {run.seed}"
+    return f"{run.method}: labeled {run.labeled}, unlabeled {' and '.join(run.unlabeled)}{unseen}; seed {run.seed}"

@@ -118,12 +118,22 @@ def evolution(folder: Path, out: Path, unlabeled: str | None, images: int, devic
 
     check_picture(out)
     if (folder / "suite.json").exists():
-        raise UserError(
-            f"'{folder}' is a benchmark and a t-SNE is of one run; name a folder of eid in {folder}/cells"
-        )
+        raise UserError(f"'{folder}' is a benchmark, and a t-SNE is of one run; {cells_with_labelers(folder)}")
     made = evolution_of(folder, unlabeled=unlabeled, images=images, cache=cache, device=device)
     print(f"figure: {draw_evolution(made, out)}")
     return 0
+
+
+def cells_with_labelers(folder: Path) -> str:
+    """What to name instead of a benchmark folder."""
+    from ..bench.results import read_results
+
+    results = read_results(folder)
+    done = [cell for cell in results.suite.cells if cell.id in results.found and "apl" in cell.config]
+    if not done:
+        return "none of its finished cells is of eid"
+    first = done[0]
+    return f"name a finished cell of eid, such as {folder}/cells/{first.id} ({first.task}, seed {first.seed})"
 
 
 def refuse(kind: str, **options: object) -> None:

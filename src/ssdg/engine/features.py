@@ -50,7 +50,8 @@ class Evolution:
     method: str
     seed: int
     labeled: str
-    unlabeled: str
+    unlabeled: tuple[str, ...]
+    shown: str  # the unlabeled domain whose labeler is looked at
     target: str | None
     product: str  # the stage whose networks are used in the end
     classes: tuple[str, ...]
@@ -82,7 +83,8 @@ def evolution_of(
         method=past.config.method,
         seed=past.config.seed,
         labeled=past.problem.domains[0],
-        unlabeled=domain,
+        unlabeled=past.problem.domains[1:],
+        shown=domain,
         target=target.name if target else None,
         product=watcher.product,
         classes=past.problem.task.classes,
