@@ -118,7 +118,7 @@ def _legend(axes: Any, handles: list[Any], names: list[str]) -> None:
 
 
 def _product(run: Evolution) -> str:
-    return "DCG, network 1," if run.product == "dcg" else "the product"
+    return f"{'DCG' if run.product == 'dcg' else 'product'}, network 1,"
 
 
 def _title(run: Evolution) -> str:
