@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from runs import train_here
 from worlds import write_world
 
 
@@ -26,3 +27,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An image cache that the tests of one process share."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def evolved(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two cycles of eid. Read only: write to a copy."""
+    folder = tmp_path_factory.mktemp("evolved")
+    train_here(world, cache, folder, "eid", labeler={"epochs": 1, "batch": 4, "lr": 0.01})
+    return folder

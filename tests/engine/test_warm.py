@@ -12,11 +12,12 @@ from runs import short_settings, train_here
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder
-from ssdg.engine.warm import backbones_of, warm_build
+from ssdg.engine.warm import warm_build
 from ssdg.methods import find_method
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.labeling import Labeling
 from ssdg.methods.source_only import SourceOnly
+from ssdg.models.backbones import backbones_of
 
 
 class Filler:

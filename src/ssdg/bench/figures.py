@@ -31,10 +31,7 @@ TARGET: dict[Number, str] = {
 
 def draw(results: Results, kind: Kind, path: Path, number: Number, *, paper: bool = False) -> Path:
     """Draw one of the figures into `path`."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise UserError(
-            f"'{path}' is no picture that can be drawn; give a name that ends with {' or '.join(SUFFIXES)}"
-        )
+    check_picture(path)
     with canvas(path, figsize=(6.4, 3.6)) as (figure, axes):
         if kind == "pseudo-labels":
             places = _pseudo_labels(axes, results)
@@ -51,8 +48,16 @@ def draw(results: Results, kind: Kind, path: Path, number: Number, *, paper: boo
     return path
 
 
+def check_picture(path: Path) -> None:
+    """Refuse a name that tells no format."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(
+            f"'{path}' is no picture that can be drawn; give a name that ends with {' or '.join(SUFFIXES)}"
+        )
+
+
 @contextmanager
-def canvas(path: Path, columns: int = 1, *, figsize: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
+def canvas(path: Path, columns: int = 1, rows: int = 1, *, figsize: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
     """A figure and its axes; it is written when nothing went wrong, as PNG or SVG by its name."""
     try:
         import matplotlib
@@ -64,7 +69,7 @@ def canvas(path: Path, columns: int = 1, *, figsize: tuple[float, float]) -> Ite
     with matplotlib.rc_context({"svg.hashsalt": "ssdg", "svg.fonttype": "none"}):
         figure = Figure(figsize=figsize, layout="constrained")
         FigureCanvasAgg(figure)
-        yield figure, figure.subplots(1, columns)
+        yield figure, figure.subplots(rows, columns)
         form = path.suffix.lower().lstrip(".")
         undated = {"Date": None} if form == "svg" else {}
         with atomic_path(path) as temporary:

@@ -28,10 +28,10 @@ def markdown(table: Table) -> str:
     for name, lines in families(table):
         rows = [cells for line in lines for cells in _markdown_rows(table, line)]
         body += [["" if place else name, *cells] for place, cells in enumerate(rows)]
-    parts = [" ".join([*table.notes, LEGEND]), _pipes(head, body)]
+    parts = [" ".join([*table.notes, LEGEND]), pipes(head, body)]
     if table.comparisons:
         rows = [[_code(cells[0]), *cells[1:]] for cells in map(comparison_cells, table.comparisons)]
-        parts.append(_pipes(comparison_header(table), rows, left=1))
+        parts.append(pipes(comparison_header(table), rows, left=1))
     return "\n\n".join(parts) + "\n"
 
 
@@ -50,28 +50,29 @@ def _code(name: str) -> str:
     return f"`{name}`".replace("|", "\\|")
 
 
-def _pipes(head: Cells, body: list[Cells], *, left: int = 2) -> str:
+def pipes(head: Cells, body: list[Cells], *, left: int = 2) -> str:
+    """A Markdown table; all but the first `left` columns are numbers."""
     ruler = ["---"] * left + ["---:"] * (len(head) - left)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ruler, *body))
 
 
 def latex(table: Table) -> str:
     """A table for `booktabs` and `multirow`, families in the first column; the tests in a second one."""
-    head = ["", "Method", *(_tex(column) for column in table.columns)]
+    head = ["", "Method", *(tex(column) for column in table.columns)]
     body = [_tex_family(table, name, lines) for name, lines in families(table)]
-    notes = _tex(" ".join([*table.notes, LEGEND]))
-    parts = ["% \\usepackage{booktabs, graphicx, multirow}", _tabular(notes, head, body, left=2)]
+    notes = tex(" ".join([*table.notes, LEGEND]))
+    parts = ["% \\usepackage{booktabs, graphicx, multirow}", tabular(notes, head, body, left=2)]
     if table.comparisons:
-        rows = [_tex_row([_tex(cell) for cell in comparison_cells(c)]) for c in table.comparisons]
+        rows = [tex_row([tex(cell) for cell in comparison_cells(c)]) for c in table.comparisons]
         told = "Paired tests over the tasks and seeds that both rows have, in points of percent."
-        parts.append(_tabular(told, [_tex(cell) for cell in comparison_header(table)], ["\n".join(rows)], left=1))
+        parts.append(tabular(told, [tex(cell) for cell in comparison_header(table)], ["\n".join(rows)], left=1))
     return "\n".join(parts) + "\n"
 
 
 def _tex_family(table: Table, name: str, lines: list[Line]) -> str:
     rows = [cells for line in lines for cells in _tex_rows(table, line)]
-    first = f"\\multirow{{{len(rows)}}}{{*}}{{{_tex(name)}}}" if len(rows) > 1 else _tex(name)
-    return "\n".join(_tex_row(["" if place else first, *cells]) for place, cells in enumerate(rows))
+    first = f"\\multirow{{{len(rows)}}}{{*}}{{{tex(name)}}}" if len(rows) > 1 else tex(name)
+    return "\n".join(tex_row(["" if place else first, *cells]) for place, cells in enumerate(rows))
 
 
 def _tex_rows(table: Table, line: Line) -> list[Cells]:
@@ -82,15 +83,17 @@ def _tex_rows(table: Table, line: Line) -> list[Cells]:
         small = f" {{\\scriptsize {told.strip()}}}" if told else ""
         return signs[entry.mark].format(fixed(entry.mean)) + small
 
-    rows = [[_tex(line.name), *(cell(line.entries[column]) for column in table.columns)]]
+    rows = [[tex(line.name), *(cell(line.entries[column]) for column in table.columns)]]
     return rows + ([["\\quad paper", *paper_cells(table, line)]] if has_paper(table, line) else [])
 
 
-def _tex_row(cells: Cells) -> str:
+def tex_row(cells: Cells) -> str:
+    """A line of a `tabular`."""
     return " & ".join(cells) + " \\\\"
 
 
-def _tabular(caption: str, head: Cells, groups: Sequence[str], *, left: int) -> str:
+def tabular(caption: str, head: Cells, groups: Sequence[str], *, left: int) -> str:
+    """A LaTeX table for `booktabs` and `graphicx`, a rule between the groups of lines."""
     return "\n".join(
         [
             "\\begin{table*}[t]",
@@ -99,7 +102,7 @@ def _tabular(caption: str, head: Cells, groups: Sequence[str], *, left: int) -> 
             "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{%",  # no wider than the page
             f"\\begin{{tabular}}{{{'l' * left}{'r' * (len(head) - left)}}}",
             "\\toprule",
-            _tex_row(head),
+            tex_row(head),
             "\\midrule",
             "\n\\midrule\n".join(groups),
             "\\bottomrule",
@@ -109,7 +112,8 @@ def _tabular(caption: str, head: Cells, groups: Sequence[str], *, left: int) -> 
     )
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    """Text with the signs that LaTeX reads otherwise written out."""
     special = {
         "\\": "\\textbackslash{}",
         "~": "\\textasciitilde{}",

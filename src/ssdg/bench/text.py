@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 
 from rich.box import SIMPLE_HEAD
@@ -31,8 +31,13 @@ UNLIMITED = 10_000  # characters: a file or a pipe has no width
 
 def plain_text(table: Table) -> str:
     """The table without colours, as wide as it needs to be."""
+    return plain(lambda console: print_table(table, console))
+
+
+def plain(show: Callable[[Console], None]) -> str:
+    """What `show` prints, without colours, as wide as it needs to be."""
     file = StringIO()
-    print_table(table, Console(file=file, width=UNLIMITED, color_system=None, force_terminal=False))
+    show(Console(file=file, width=UNLIMITED, color_system=None, force_terminal=False))
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 

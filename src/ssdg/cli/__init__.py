@@ -27,7 +27,7 @@ COMMANDS = {
     "bench": ("ssdg.cli.bench:app", "Run all cells of a table of the paper, or of a grid of your own."),
     "methods": ("ssdg.cli.listing:methods", "List the methods that can be trained."),
     "table": ("ssdg.cli.table:table", "Make the table of a benchmark: mean ± deviation, best, paired tests."),
-    "figure": ("ssdg.cli.table:figure", "Draw a figure of a benchmark: pseudo-labels, cycles, clean rate, mixing."),
+    "figure": ("ssdg.cli.table:figure", "Draw a figure of a benchmark, or the t-SNE of a run."),
     "data": ("ssdg.cli.data:app", "List, describe and verify image data."),
 }
 for name, (where, told) in COMMANDS.items():

@@ -1,9 +1,9 @@
-"""`ssdg data`: what benchmarks there are, what a folder holds, what is wrong with it."""
+"""`ssdg data`: what benchmarks there are, what a folder holds, how much, what is wrong with it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ..data.verify import Description
 
-app = App(name="data", help="List known benchmarks; describe and verify folders of images.")
+app = App(name="data", help="List known benchmarks; describe, count and verify folders of images.")
 MOST_OF_A_KIND = 20  # rows in the table of findings
 Json = Annotated[bool, Parameter(name="--json", negative=())]
 
@@ -69,6 +69,8 @@ def describe(root: Path, *, as_json: Json = False) -> None:
         Print JSON instead of tables.
     """
     from ..data import verify as checks
+    from ..data.statistics import count_images
+    from .data_display import count_table
 
     found = checks.describe(root)
     if as_json:
@@ -80,27 +82,8 @@ def describe(root: Path, *, as_json: Json = False) -> None:
     name = found.dataset.name if found.dataset else "none of the known benchmarks"
     console.print(f"layout: {found.benchmark.layout}", markup=False)
     console.print(f"known as: {name}", markup=False)
-    console.print(_count_table(found))
+    console.print(count_table(count_images(found.benchmark)))
     console.print(_size_table(found))
-
-
-def _count_table(found: Description) -> Table:
-    """Classes down, domains across."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from ..data.folders import class_order
-
-    domains = found.benchmark.domains
-    counts = [domain.counts() for domain in domains]
-    table = Table("class", *(escape(domain.name) for domain in domains))
-    for label in class_order(name for count in counts for name in count):
-        table.add_row(escape(label), *(str(count.get(label, "-")) for count in counts))
-    if any("" in count for count in counts):
-        table.add_row("(no class)", *(str(count.get("", "-")) for count in counts))
-    table.add_section()
-    table.add_row("all", *(str(len(domain.items)) for domain in domains))
-    return table
 
 
 def _size_table(found: Description) -> Table:
@@ -134,6 +117,42 @@ def _description_json(found: Description) -> dict[str, Any]:
             for domain in found.benchmark.domains
         ],
     }
+
+
+@app.command
+def statistics(
+    root: Path,
+    *,
+    format_: Annotated[Literal["text", "markdown", "latex", "csv"], Parameter(name="--format")] = "text",
+    as_json: Json = False,
+    out: Annotated[Path | None, Parameter(alias="-o")] = None,
+) -> None:
+    """Count images by class and domain, with the rate of those that belong to no class where folders tell it.
+
+    Folders named ood tell it: web/dog/ood holds what a search for dog gave and is none, web/ood what is of no class.
+
+    Parameters
+    ----------
+    root
+        A folder or a .zip archive.
+    format_
+        text, markdown, latex or csv.
+    as_json
+        Print JSON instead.
+    out
+        The file to write, instead of the terminal.
+    """
+    from ..data.folders import read_benchmark
+    from ..data.statistics import count_images
+    from ..files import write_text
+    from . import data_display
+
+    counted = count_images(read_benchmark(root))
+    made = data_display.as_json(counted) if as_json else data_display.render(counted, format_)
+    if out is not None:
+        write_text(out, made)
+    else:
+        print(made, end="")
 
 
 @app.command

@@ -11,10 +11,9 @@ from torch import nn
 
 from ..config import RunConfig
 from ..data.sets import Inputs, PseudoLabels, Task, UnlabeledSet
-from ..methods import find_method
 from ..methods.api import Learner, Rule, Settings
 from .feeding import steps_per_epoch
-from .warm import warm_build
+from .warm import fit
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,5 @@ def plan(config: RunConfig, task: Task) -> list[Planned]:
     def build(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(nets=nn.ModuleDict(), opts={})  # a learner with nothing in it
 
-    method = find_method(config.method)
-    method.fit(task, planner, warm_build(config, task, planner, build), config.settings)
+    fit(config, task, planner, build)
     return planner.stages

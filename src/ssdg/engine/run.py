@@ -34,7 +34,7 @@ from .result import make_result, versions
 from .sharing import Shelf
 from .stages import StageTrainer
 from .state import save_tensors
-from .warm import warm_build
+from .warm import fit
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,7 @@ def run(
             shelf=Shelf(shelf) if shelf else None,
         )
         build = Builder(config, len(problem.task.classes), machine)
-        start = warm_build(config, problem.task, trainer, build)
-        learner = method.fit(problem.task, trainer, start, config.settings)
+        learner = fit(config, problem.task, trainer, build)
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
         if machine.is_main:
             save_model(folder / "model", learner, build.built[id(learner)], config, problem)

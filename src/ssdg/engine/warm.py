@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..config import RunConfig
 from ..data.sets import Inputs, Task
-from ..methods.api import Build, LearnerT, MakeBackbone, Settings, Sizes, Trainer
+from ..methods import find_method
+from ..methods.api import Build, Learner, LearnerT, MakeBackbone, Settings, Sizes, Trainer
 from ..methods.source_only import SourceOnly
+from ..models.backbones import backbones_of
 
 
 @dataclass(frozen=True)
 class WarmBuild:
-    """Builds learners whose backbones start from `weights`; see `ssdg.methods.api.Build`.
+    """Builds learners whose backbones start from `trained`; see `ssdg.methods.api.Build`.
 
     Heads keep their own random start, so that the two classifiers of MCD and the two networks of DCG differ.
     """
@@ -41,6 +43,12 @@ class WarmBuild:
         return made
 
 
+def fit(config: RunConfig, task: Task, trainer: Trainer, build: Build) -> Learner:
+    """Train the configured method on a task; returns the product."""
+    start = warm_build(config, task, trainer, build)
+    return find_method(config.method).fit(task, trainer, start, config.settings)
+
+
 def warm_build(config: RunConfig, task: Task, trainer: Trainer, build: Build) -> Build:
     """`build`, or one whose learners start from a backbone trained on the labeled domain, if the run wants that.
 
@@ -55,8 +63,3 @@ def warm_build(config: RunConfig, task: Task, trainer: Trainer, build: Build) ->
     trainer.train("warm", source, Inputs(task.labeled), settings)
     found = backbones_of(source.nets)
     return WarmBuild(build, found[0].state_dict()) if found else build  # a plan builds nothing
-
-
-def backbones_of(nets: nn.Module) -> list[nn.Module]:
-    """The backbones inside a learner's networks."""
-    return [module for module in nets.modules() if hasattr(module, "style_stages")]

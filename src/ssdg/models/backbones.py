@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from torch import nn
+
 from ..errors import unknown
 from .digits_cnn import DigitsCNN
 from .efficientnet import EfficientNetLite0
@@ -47,3 +49,8 @@ def build_backbone(name: str, weights: str = "none") -> Backbone:
     net = make()
     load_weights(net, name, weights, imagenet=imagenet, classifier=classifier)
     return net
+
+
+def backbones_of(nets: nn.Module) -> list[nn.Module]:
+    """The backbones inside a learner's networks."""
+    return [module for module in nets.modules() if hasattr(module, "style_stages")]
