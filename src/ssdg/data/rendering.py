@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +24,20 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 def usable_fonts() -> list[Path]:
     """Fonts with all digits: matplotlib's text fonts, and those that packages register as `fonts_ttf`."""
-    folder = Path(import_module("matplotlib").get_data_path()) / "fonts" / "ttf"
+    folder = installed("matplotlib") / "mpl-data" / "fonts" / "ttf"
     own = [path for path in sorted(folder.glob("*.ttf")) if not path.name.startswith(SYMBOL_FONTS)]
     fonts = [path for path in [*own, *_registered_fonts()] if has_digits(path)]
     if not fonts:
         raise UserError(f"no font with digits in {folder}: run pip install --force-reinstall matplotlib")
     return fonts
+
+
+def installed(package: str) -> Path:
+    """The folder of an installed package, which is not imported."""
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def _registered_fonts() -> list[Path]:
