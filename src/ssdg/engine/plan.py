@@ -13,7 +13,7 @@ from ..config import RunConfig
 from ..data.sets import Inputs, PseudoLabels, Task, UnlabeledSet
 from ..methods.api import Learner, Rule, Settings
 from .feeding import steps_per_epoch
-from .warm import fit
+from .fit import fit
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from ..errors import UserError
 from ..methods.api import Learner, Rule, Settings
 from ..seeds import derive_seed
 from .audit import audit_labels
+from .fit import fit
 from .machine import Machine, start_machine
 from .open import default_cache, open_run
 from .run import Builder, read_claim
 from .stages import load_labels, stage_name
 from .state import Meta, load_state, read_meta
-from .warm import fit
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from ..models.backbones import build_backbone
 from ..seeds import derive_seed
 from .evaluate import all_logits, mean_probs
 from .events import Events, Listener
+from .fit import fit
 from .loop import Clock
 from .machine import Machine
 from .plan import plan
@@ -34,7 +35,6 @@ from .result import make_result, versions
 from .sharing import Shelf
 from .stages import StageTrainer
 from .state import save_tensors
-from .warm import fit
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from runs import short_settings, train_here
+from ssdg.engine.fit import warm_settings
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder
-from ssdg.engine.warm import warm_build
 from ssdg.methods import find_method
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.labeling import Labeling
 from ssdg.methods.source_only import SourceOnly
+from ssdg.methods.warm import warm_build
 from ssdg.models.backbones import backbones_of
 
 
@@ -33,7 +34,8 @@ class Filler:
 def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("eid", data=str(world), warm_epochs=3, warm_lr=0.2), cache)
     trainer, cfg = Filler(), config.settings
-    build = warm_build(config, problem.task, trainer, Builder(config, 3, start_machine("cpu")))  # type: ignore[arg-type]
+    plain = Builder(config, 3, start_machine("cpu"))
+    build = warm_build(problem.task, trainer, plain, warm_settings(config))  # type: ignore[arg-type]
     dual = build("dcg", DualNetworks, cfg)
     learners = [*Labeling(find_method("mcd"), cfg.labeler).build(problem.task, build).values(), dual]  # type: ignore[attr-defined]
     assert trainer.told["labeled"] is problem.task.labeled
@@ -48,17 +50,15 @@ def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path)
 def test_a_backbone_of_its_own_choice_is_left_alone(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("mcd", data=str(world), warm_epochs=1), cache)
     plain = Builder(config, 3, start_machine("cpu"))
-    build = warm_build(config, problem.task, Filler(), plain)  # type: ignore[arg-type]
+    build = warm_build(problem.task, Filler(), plain, warm_settings(config))  # type: ignore[arg-type]
     made, expected = (
         b("x", SourceOnly, config.settings, backbone="resnet18", weights="none") for b in (build, plain)
     )
     torch.testing.assert_close(made.nets.state_dict(), expected.nets.state_dict(), rtol=0, atol=0)
 
 
-def test_no_warm_start_is_no_stage(world: Path, cache: Path) -> None:
-    config, problem = open_run(short_settings("mcd", data=str(world)), cache)
-    plain = Builder(config, 3, start_machine("cpu"))
-    assert warm_build(config, problem.task, Filler(), plain) is plain  # type: ignore[arg-type]
+def test_no_warm_start_is_no_stage(world: Path, cache: Path, tmp_path: Path) -> None:
+    assert list(train_here(world, cache, tmp_path, "source-only")["phases"]) == ["1-main"]
 
 
 @pytest.mark.parametrize("method", ["source-only", "fixmatch", "mcd+mixstyle"])

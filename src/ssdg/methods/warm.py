@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..config import RunConfig
 from ..data.sets import Inputs, Task
-from ..methods import find_method
-from ..methods.api import Build, Learner, LearnerT, MakeBackbone, Settings, Sizes, Trainer
-from ..methods.source_only import SourceOnly
 from ..models.backbones import backbones_of
+from .api import Build, LearnerT, MakeBackbone, Settings, Sizes, Trainer
+from .source_only import SourceOnly
 
 
 @dataclass(frozen=True)
@@ -43,22 +41,11 @@ class WarmBuild:
         return made
 
 
-def fit(config: RunConfig, task: Task, trainer: Trainer, build: Build) -> Learner:
-    """Train the configured method on a task; returns the product."""
-    start = warm_build(config, task, trainer, build)
-    return find_method(config.method).fit(task, trainer, start, config.settings)
-
-
-def warm_build(config: RunConfig, task: Task, trainer: Trainer, build: Build) -> Build:
-    """`build`, or one whose learners start from a backbone trained on the labeled domain, if the run wants that.
+def warm_build(task: Task, trainer: Trainer, build: Build, settings: Settings) -> Build:
+    """A build whose learners start from a backbone that is trained on the labeled domain now, with these settings.
 
     Not in the paper, which starts from ImageNet weights.
     """
-    if not config.warm_epochs:
-        return build
-    kept = ("batch", "momentum", "weight_decay")
-    same = {name: getattr(config.settings, name) for name in kept}
-    settings = Settings.model_validate({**same, "epochs": config.warm_epochs, "lr": config.warm_lr})
     source = build("warm", SourceOnly, settings)
     trainer.train("warm", source, Inputs(task.labeled), settings)
     found = backbones_of(source.nets)
