@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ssdg.cli import call
 from worlds import write_world
 
 
@@ -26,3 +27,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An image cache that the tests of one process share."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def complaint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    """Run a command that must be refused; returns what it said."""
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def refused(*words: object) -> str:
+        capsys.readouterr()
+        code = call([str(word) for word in words])
+        told = capsys.readouterr().err
+        assert code == 2, told
+        assert told.startswith("error: ")
+        assert told.count("\n") == 1, "one sentence on one line"
+        assert "Traceback" not in told
+        return told
+
+    return refused
