@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from ssdg.data.sets import ImageTable, LabeledBatch, LabeledSet, UnlabeledBatch, UnlabeledSet
+from ssdg.data.sets import Batch, ImageTable, LabeledBatch, LabeledSet, UnlabeledBatch, UnlabeledSet
 from ssdg.data.streams import Pipeline
-from ssdg.methods.api import Progress
+from ssdg.methods.api import Progress, Sizes
 
 
 def flat_images(values, size=4):
@@ -79,6 +79,37 @@ def labeled_batch(x, y, trusted=True):
 
 def unlabeled_batch(x):
     return UnlabeledBatch(x, torch.ones(len(x), dtype=torch.long))
+
+
+def soft_labels(n, num_classes=3):
+    return torch.rand(n, num_classes, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).softmax(1)
+
+
+# A labeled and an unlabeled batch that tests of methods share.
+X, U = random_images(6, 0), random_images(5, 1)
+HARD, SOFT = torch.tensor([0, 1, 2, 2, 1, 0]), soft_labels(6)
+LABELS = {"hard": HARD, "soft": SOFT}
+
+
+def batch(y=HARD, u=U):
+    return Batch(labeled_batch(X, y), unlabeled=unlabeled_batch(u))
+
+
+def built(learner, settings, norm=False, *, sizes=None, make_backbone=None):
+    """A learner on a tiny backbone, of three classes, always of the same weights, in float64 and training mode."""
+    torch.manual_seed(0)
+    made = learner(make_backbone or (lambda: TinyBackbone(norm)), sizes or Sizes(3), settings)
+    made.nets.double().train()
+    return made
+
+
+def state(nets):
+    """Weights and running statistics; the count of passes means nothing to a norm of fixed momentum."""
+    return without_counts(nets.state_dict())
+
+
+def without_counts(values):
+    return {name: value for name, value in values.items() if "num_batches" not in name}
 
 
 def at_epoch(epoch, epochs=10):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from runs import train_here
+from ssdg.cli import call
 from worlds import write_world
 
 
@@ -35,3 +36,21 @@ def evolved(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("evolved")
     train_here(world, cache, folder, "eid", labeler={"epochs": 1, "batch": 4, "lr": 0.01})
     return folder
+
+
+@pytest.fixture
+def complaint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    """Run a command that must be refused; returns what it said."""
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def refused(*words: object) -> str:
+        capsys.readouterr()
+        code = call([str(word) for word in words])
+        told = capsys.readouterr().err
+        assert code == 2, told
+        assert told.startswith("error: ")
+        assert told.count("\n") == 1, "one sentence on one line"
+        assert "Traceback" not in told
+        return told
+
+    return refused

@@ -117,22 +117,6 @@ def test_a_worker_leaves_a_cell_that_is_taken(tmp_path: Path) -> None:
             assert worker.wait(timeout=60) == 75
 
 
-@pytest.fixture
-def complaint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    """Run a command that must be refused; returns what it said."""
-    monkeypatch.setenv("COLUMNS", "400")
-
-    def refused(*words: object) -> str:
-        capsys.readouterr()
-        assert call([str(word) for word in words]) == 2
-        told = capsys.readouterr().err
-        assert told.startswith("error: ")
-        assert told.count("\n") == 1, "one sentence on one line"
-        return told
-
-    return refused
-
-
 @pytest.mark.parametrize(
     ("more", "told"),
     [

@@ -69,13 +69,13 @@ def test_methods_are_rows_by_name_all_rows_of_a_method_or_others(grid) -> None: 
     suite = replace(SUITE, rows=(*ROWS, Row("eid", "ours", "eid")))
 
     def names(*words: str) -> list[str]:
-        return [row["name"] for row in grid(suite, methods=words, tasks=("P>S",)).rows]
+        return [row.name for row in grid(suite, methods=words, tasks=("P>S",)).rows]
 
     assert names("eid, cycles=1") == ["eid, cycles=1"]
     assert names("eid", "source-only") == ["source-only", "eid"]
     assert names("mcd+mixstyle", "source-only") == ["source-only", "mcd+mixstyle"]
     without = replace(suite, rows=ROWS[1:])
-    assert [row["name"] for row in grid(without, methods=("eid",), tasks=("P>S",)).rows] == ["eid, cycles=1"]
+    assert [row.name for row in grid(without, methods=("eid",), tasks=("P>S",)).rows] == ["eid, cycles=1"]
 
 
 def test_settings_reach_the_methods_that_have_them(grid) -> None:  # type: ignore[no-untyped-def]
@@ -137,7 +137,7 @@ def test_a_folder_grows_in_the_order_of_the_suite(grid, tmp_path: Path) -> None:
     claim(tmp_path, grid(methods=("eid",), tasks=("S>P",), seeds=(1,)))
     claim(tmp_path, grid(methods=("source-only",), tasks=("P>S",)))
     found = read_grid(tmp_path)
-    assert [row["name"] for row in found.rows] == ["source-only", "eid, cycles=1"]
+    assert [row.name for row in found.rows] == ["source-only", "eid, cycles=1"]
     assert (found.tasks, found.seeds) == (("P>S", "S>P"), (0, 1))
     places = [(cell.row, cell.task, cell.seed) for cell in found.cells]
     assert places == [("source-only", "P>S", 0), ("eid, cycles=1", "S>P", 1)]

@@ -13,7 +13,7 @@ from threading import Event, Timer
 import pytest
 
 from ssdg.bench import launch
-from ssdg.bench.folder import Cell, Grid, cell_folder, error_of, lock_of
+from ssdg.bench.folder import Cell, Grid, GridRow, cell_folder, error_of, lock_of
 from ssdg.bench.launch import Launcher, Slot, apart, find_gpus, find_slots, make_slots, run_grid
 from ssdg.bench.worker import Options
 from ssdg.errors import Stopped
@@ -101,7 +101,10 @@ def test_a_stop_reaches_running_workers_and_no_other_cell_starts(workers: Worker
 def test_ctrl_c_ends_the_launcher_when_its_workers_have_stopped(workers: Workers) -> None:
     workers.code = {"a": WAIT}
     cells = tuple(Cell(name, "row", "P>A", 0, {}) for name in "ab")
-    grid = Grid("mine", None, "data", "paper", {}, ({"name": "row"},), ("P>A",), (0,), cells)
+    rows = (GridRow("row", "ours"),)
+    grid = Grid(
+        format=1, name="mine", data="data", preset="paper", rows=rows, tasks=("P>A",), seeds=(0,), cells=cells
+    )
     Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(Stopped, match="give the same command again"):
         run_grid(workers.folder, grid, make_slots(1, 1, []), Options("cache"), lambda *n: None)

@@ -6,10 +6,10 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import PlainSGD, TinyBackbone, at_epoch, plain_cross_entropy
-from minimax import HARD, LABELS, SOFT, U, X, batch, descend_together, state
+from builders import HARD, LABELS, SOFT, PlainSGD, U, X, at_epoch, batch, built, plain_cross_entropy, state
+from minimax import descend_together
 from ssdg.methods.adaptation.cdan import Cdan, CdanESettings, CdanSettings
-from ssdg.methods.api import METHODS, Sizes
+from ssdg.methods.api import METHODS
 
 
 def settings(**more):
@@ -17,10 +17,7 @@ def settings(**more):
 
 
 def learner(norm=False, **more):
-    torch.manual_seed(0)
-    made = Cdan(lambda: TinyBackbone(norm), Sizes(3), settings(**more))
-    made.nets.double().train()
-    return made
+    return built(Cdan, settings(**more), norm)
 
 
 class PlainCdan:

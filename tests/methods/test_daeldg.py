@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from builders import PlainSGD, TinyBackbone, at_epoch, labeled_batch, plain_cross_entropy, random_images
+from builders import PlainSGD, at_epoch, built, labeled_batch, plain_cross_entropy, random_images, soft_labels
 from ssdg.data.sets import Batch
 from ssdg.methods import METHODS
 from ssdg.methods.api import Sizes
@@ -15,15 +15,11 @@ from ssdg.methods.generalization.daeldg import DaelDg, DaelDgSettings
 X, STRONG = random_images(7, 0), random_images(7, 1)
 DOMAIN = torch.tensor([0, 0, 0, 1, 1, 2, 2])
 HARD = torch.tensor([0, 1, 3, 2, 1, 0, 3])
-SOFT = torch.rand(7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).softmax(1)
+SOFT = soft_labels(7, 4)
 
 
 def learner(norm=False, num_domains=3, **settings):
-    torch.manual_seed(0)
-    cfg = DaelDgSettings(lr=0.1, weight_decay=0.01, **settings)
-    made = DaelDg(lambda: TinyBackbone(norm), Sizes(4, num_domains), cfg)
-    made.nets.double().train()
-    return made
+    return built(DaelDg, DaelDgSettings(lr=0.1, weight_decay=0.01, **settings), norm, sizes=Sizes(4, num_domains))
 
 
 def batch(y=HARD, domain=DOMAIN, x=X, strong=STRONG):

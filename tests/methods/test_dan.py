@@ -5,36 +5,16 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import (
-    PlainSGD,
-    TinyBackbone,
-    at_epoch,
-    labeled_batch,
-    plain_cross_entropy,
-    random_images,
-    unlabeled_batch,
-)
+from builders import HARD, SOFT, PlainSGD, U, X, at_epoch, batch, built, plain_cross_entropy, state
 from plain_mmd import plain_mmd
-from ssdg.data.sets import Batch
 from ssdg.errors import UserError
 from ssdg.methods.adaptation.dan import Dan, DanSettings
-from ssdg.methods.api import Sizes
 
-X, U = random_images(6, 0), random_images(5, 1)
-HARD = torch.tensor([0, 1, 2, 2, 1, 0])
-SOFT = torch.rand(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).softmax(1)
 FACTORS = (1 / 4, 1 / 2, 1, 2, 4)
 
 
 def learner(norm=False, **changes):
-    torch.manual_seed(0)
-    made = Dan(lambda: TinyBackbone(norm), Sizes(3), DanSettings(lr=0.1, weight_decay=0.01, **changes))
-    made.nets.double().train()
-    return made
-
-
-def batch(y=HARD, u=U):
-    return Batch(labeled_batch(X, y), unlabeled=unlabeled_batch(u))
+    return built(Dan, DanSettings(lr=0.1, weight_decay=0.01, **changes), norm)
 
 
 class PlainDan:
@@ -52,10 +32,6 @@ class PlainDan:
         loss = plain_cross_entropy(logits[:6], y) + self.weight * mmd
         self.sgd.descend(loss)
         return loss, mmd
-
-
-def state(nets):
-    return {name: value for name, value in nets.state_dict().items() if "num_batches" not in name}
 
 
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch-norm"])

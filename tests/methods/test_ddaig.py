@@ -7,15 +7,24 @@ from itertools import pairwise
 import pytest
 import torch
 
-from builders import PlainSGD, TinyBackbone, at_epoch, labeled_batch, plain_cross_entropy, random_images
+from builders import (
+    HARD,
+    SOFT,
+    PlainSGD,
+    TinyBackbone,
+    at_epoch,
+    built,
+    labeled_batch,
+    plain_cross_entropy,
+    random_images,
+    state,
+)
 from ssdg.data.sets import Batch
 from ssdg.methods.api import Sizes
 from ssdg.methods.generalization.ddaig import Ddaig, DdaigSettings, fixed
 
 X = random_images(6, 0, size=4)
 DOMAIN = torch.tensor([0, 2, 1, 1, 0, 2])
-HARD = torch.tensor([0, 1, 2, 2, 1, 0])
-SOFT = torch.rand(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).softmax(1)
 
 
 def given(**settings):
@@ -23,10 +32,7 @@ def given(**settings):
 
 
 def learner(norm=False, **settings):
-    torch.manual_seed(0)
-    made = Ddaig(lambda: TinyBackbone(norm), Sizes(3, 3), given(**settings))
-    made.nets.double().train()
-    return made
+    return built(Ddaig, given(**settings), norm, sizes=Sizes(3, 3))
 
 
 def batch(y=HARD, domain=DOMAIN, x=X):
@@ -54,11 +60,6 @@ class PlainDdaig:
             loss = (1 - alpha) * loss + alpha * plain_cross_entropy(self.F(changed), y)
         self.of_f.descend(loss)
         self.of_d.descend(plain_cross_entropy(self.D(X), DOMAIN))
-
-
-def state(nets):
-    """Weights and running statistics; the count of passes means nothing to a norm of fixed momentum."""
-    return {name: value for name, value in nets.state_dict().items() if "num_batches" not in name}
 
 
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch-norm"])

@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import TinyBackbone, at_epoch, plain_cross_entropy, random_images
+from builders import at_epoch, built, plain_cross_entropy, random_images
 from ssdg.data.sets import Batch, LabeledBatch
 from ssdg.methods.api import Sizes
 from ssdg.methods.generalization.dgvgs import Dgvgs, DgvgsSettings
@@ -17,10 +17,7 @@ SETTINGS = {"lr": 0.1, "weight_decay": 0.01, "momentum": 0.5}
 
 
 def learner(num_domains=1, norm=False, **settings):
-    torch.manual_seed(0)
-    made = Dgvgs(lambda: TinyBackbone(norm), Sizes(3, num_domains), DgvgsSettings(**SETTINGS, **settings))
-    made.nets.double().train()
-    return made
+    return built(Dgvgs, DgvgsSettings(**SETTINGS, **settings), norm, sizes=Sizes(3, num_domains))
 
 
 def batch(domain):

@@ -5,9 +5,8 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import PlainSGD, TinyBackbone, at_epoch, labeled_batch, plain_cross_entropy, random_images
+from builders import PlainSGD, at_epoch, built, labeled_batch, plain_cross_entropy, random_images
 from ssdg.data.sets import Batch
-from ssdg.methods.api import Sizes
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.settings import EidSettings
 
@@ -21,10 +20,7 @@ def settings(**changes):
 
 
 def learner(**changes):
-    torch.manual_seed(0)
-    made = DualNetworks(TinyBackbone, Sizes(3), settings(**changes))
-    made.nets.double().train()
-    return made
+    return built(DualNetworks, settings(**changes))
 
 
 def batch(x=X, y=Y, u=U, q=Q):

@@ -6,35 +6,15 @@ from math import exp
 import pytest
 import torch
 
-from builders import (
-    PlainSGD,
-    TinyBackbone,
-    at_epoch,
-    labeled_batch,
-    plain_cross_entropy,
-    random_images,
-    unlabeled_batch,
-)
+from builders import HARD, SOFT, PlainSGD, U, X, at_epoch, batch, built, plain_cross_entropy, state
 from plain_mmd import plain_mmd
-from ssdg.data.sets import Batch
 from ssdg.methods.adaptation.jan import Jan, JanSettings
-from ssdg.methods.api import Sizes
 
-X, U = random_images(6, 0), random_images(5, 1)
-HARD = torch.tensor([0, 1, 2, 2, 1, 0])
-SOFT = torch.rand(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).softmax(1)
 FACTORS = (1 / 4, 1 / 2, 1, 2, 4)
 
 
 def learner(norm=False, **changes):
-    torch.manual_seed(0)
-    made = Jan(lambda: TinyBackbone(norm), Sizes(3), JanSettings(lr=0.1, weight_decay=0.01, **changes))
-    made.nets.double().train()
-    return made
-
-
-def batch(y=HARD, u=U):
-    return Batch(labeled_batch(X, y), unlabeled=unlabeled_batch(u))
+    return built(Jan, JanSettings(lr=0.1, weight_decay=0.01, **changes), norm)
 
 
 class PlainJan:
@@ -53,10 +33,6 @@ class PlainJan:
         loss = plain_cross_entropy(logits[:6], y) + self.weight * (2 / (1 + exp(-10 * progress)) - 1) * mmd
         self.sgd.descend(loss)
         return loss, mmd
-
-
-def state(nets):
-    return {name: value for name, value in nets.state_dict().items() if "num_batches" not in name}
 
 
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch-norm"])

@@ -5,9 +5,9 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import PlainSGD, TinyBackbone, at_epoch, labeled_batch, plain_cross_entropy, random_images
+from builders import PlainSGD, at_epoch, built, labeled_batch, plain_cross_entropy, random_images
 from ssdg.data.sets import Batch
-from ssdg.methods.api import Settings, Sizes
+from ssdg.methods.api import Settings
 from ssdg.methods.generalization.l2d import L2d, L2dSettings
 
 COLOURS = torch.rand(6, 3, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -17,10 +17,7 @@ SETTINGS = {"lr": 0.1, "weight_decay": 0.01}
 
 
 def learner(norm=False, **settings):
-    torch.manual_seed(0)
-    made = L2d(lambda: TinyBackbone(norm), Sizes(3), L2dSettings(**SETTINGS, **settings))
-    made.nets.double().train()
-    return made
+    return built(L2d, L2dSettings(**SETTINGS, **settings), norm)
 
 
 class PlainL2d:

@@ -5,33 +5,12 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import (
-    PlainSGD,
-    TinyBackbone,
-    at_epoch,
-    labeled_batch,
-    plain_cross_entropy,
-    random_images,
-    unlabeled_batch,
-)
-from ssdg.data.sets import Batch
+from builders import HARD, SOFT, PlainSGD, U, X, at_epoch, batch, built, plain_cross_entropy, state
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
-from ssdg.methods.api import Sizes
-
-X, U = random_images(6, 0), random_images(5, 1)
-HARD = torch.tensor([0, 1, 2, 2, 1, 0])
-SOFT = torch.rand(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).softmax(1)
 
 
 def learner(norm=False, **settings):
-    torch.manual_seed(0)
-    made = Mcd(lambda: TinyBackbone(norm), Sizes(3), McdSettings(lr=0.1, weight_decay=0.01, **settings))
-    made.nets.double().train()
-    return made
-
-
-def batch(y=HARD):
-    return Batch(labeled_batch(X, y), unlabeled=unlabeled_batch(U))
+    return built(Mcd, McdSettings(lr=0.1, weight_decay=0.01, **settings), norm)
 
 
 class PlainMcd:
@@ -60,11 +39,6 @@ class PlainMcd:
         f = self.G(U)
         p, q = torch.softmax(self.F1(f), 1), torch.softmax(self.F2(f), 1)
         return sum(abs(p[i, k] - q[i, k]) for i in range(5) for k in range(3)) / 3 / 5
-
-
-def state(nets):
-    """Weights and running statistics; the count of passes means nothing to a norm of fixed momentum."""
-    return {name: value for name, value in nets.state_dict().items() if "num_batches" not in name}
 
 
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch-norm"])
@@ -109,7 +83,7 @@ def test_each_part_of_the_step_moves_only_its_own_weights():
 def test_settings_and_both_batches_change_the_result():
     def after(y=HARD, u=U, **settings):
         mcd = learner(**settings)
-        mcd.step(Batch(labeled_batch(X, y), unlabeled=unlabeled_batch(u)), at_epoch(0))
+        mcd.step(batch(y, u), at_epoch(0))
         return mcd.nets["features"].stages[0][0].weight.sum().item()
 
     results = [after(), after(inner_steps=2), after(momentum=0.5), after(y=SOFT), after(u=U.flip(1))]

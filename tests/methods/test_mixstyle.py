@@ -5,9 +5,8 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import PlainSGD, TinyBackbone, at_epoch, labeled_batch, plain_cross_entropy, random_images
+from builders import PlainSGD, at_epoch, built, labeled_batch, plain_cross_entropy, random_images
 from ssdg.data.sets import Batch
-from ssdg.methods.api import Sizes
 from ssdg.methods.generalization.mixstyle import MixStyle, MixStyleSettings
 
 X = random_images(6, 0)
@@ -16,10 +15,7 @@ SETTINGS = {"lr": 0.1, "weight_decay": 0.01}
 
 
 def learner(**settings):
-    torch.manual_seed(0)
-    made = MixStyle(TinyBackbone, Sizes(3), MixStyleSettings(**SETTINGS, **settings))
-    made.nets.double().train()
-    return made
+    return built(MixStyle, MixStyleSettings(**SETTINGS, **settings))
 
 
 def mixed(maps, alpha):

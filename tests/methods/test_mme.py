@@ -5,10 +5,9 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import PlainSGD, TinyBackbone, at_epoch, plain_cross_entropy
-from minimax import HARD, LABELS, SOFT, U, X, batch, descend_together, state
+from builders import HARD, LABELS, SOFT, PlainSGD, U, X, at_epoch, batch, built, plain_cross_entropy, state
+from minimax import descend_together
 from ssdg.methods.adaptation.mme import Mme, MmeSettings
-from ssdg.methods.api import Sizes
 
 
 def settings(**more):
@@ -16,10 +15,7 @@ def settings(**more):
 
 
 def learner(norm=False, **more):
-    torch.manual_seed(0)
-    made = Mme(lambda: TinyBackbone(norm), Sizes(3), settings(**more))
-    made.nets.double().train()
-    return made
+    return built(Mme, settings(**more), norm)
 
 
 class PlainMme:

@@ -5,14 +5,11 @@ from copy import deepcopy
 import pytest
 import torch
 
-from builders import PlainSGD, TinyBackbone, at_epoch, labeled_batch, plain_cross_entropy, random_images
+from builders import SOFT, PlainSGD, TinyBackbone, X, at_epoch, built, labeled_batch, plain_cross_entropy
 from ssdg.data.sets import Batch
-from ssdg.methods.api import Sizes
 from ssdg.methods.generalization.rsc import Rsc, RscSettings
 
-X = random_images(6, 0)
 Y = torch.tensor([0, 1, 2, 2, 1, 0])
-SOFT = torch.rand(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).softmax(1)
 
 
 class FlatBackbone(TinyBackbone):
@@ -25,10 +22,7 @@ class FlatBackbone(TinyBackbone):
 
 
 def learner(backbone=TinyBackbone, **settings):
-    torch.manual_seed(0)
-    made = Rsc(backbone, Sizes(3), RscSettings(lr=0.1, weight_decay=0.01, **settings))
-    made.nets.double().train()
-    return made
+    return built(Rsc, RscSettings(lr=0.1, weight_decay=0.01, **settings), make_backbone=backbone)
 
 
 def plain_loss(nets, y, is_spatial):

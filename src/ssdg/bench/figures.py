@@ -78,7 +78,7 @@ def canvas(path: Path, columns: int = 1, rows: int = 1, *, figsize: tuple[float,
 
 def _title(results: Results, places: set[Place]) -> str:
     tasks, seeds = len({task for task, _ in places}), len({seed for _, seed in places})
-    told = f"{results.suite.name}: {tasks} task{'s' * (tasks > 1)}, {seeds} seed{'s' * (seeds > 1)}"
+    told = f"{results.grid.name}: {tasks} task{'s' * (tasks > 1)}, {seeds} seed{'s' * (seeds > 1)}"
     return told if tasks * seeds == len(places) else f"{told}, {len(places)} runs"
 
 

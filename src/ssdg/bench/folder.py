@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..errors import UserError
 from ..files import is_locked, locked, remove_leftovers, write_json
@@ -14,11 +16,25 @@ State = Literal["done", "running", "failed", "missing"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "missing")
 Flat = dict[str, Any]  # settings side by side, as `RunConfig.flat` gives them
 PER_CELL = ("data", "labeled", "unlabeled", "target", "seed")  # what may differ between cells of a row
+STRICT = ConfigDict(extra="forbid")  # a file with more in it is not written anew without it
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """A row of the table: its label, its family, and where the paper has its numbers."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    name: str
+    family: str
+    paper: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid. Rows that resolve to the same configuration share it."""
+    """One run of a grid, in the folder `cells/<id>`. Rows that resolve to the same configuration share it."""
+
+    __pydantic_config__: ClassVar = STRICT
 
     id: str
     row: str
@@ -32,26 +48,32 @@ class Cell:
         return f"{self.row} · {self.task} · seed {self.seed}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grid:
     """What `suite.json` holds. The orders are those of the whole suite, of which rows and tasks may be a part."""
 
+    __pydantic_config__: ClassVar = STRICT
+
+    format: Literal[1]
     name: str
-    table: str | None
+    table: str | None = None
     data: str
     preset: str
-    settings: Flat  # given for all rows
-    rows: tuple[Flat, ...]  # name, family, paper
+    settings: Flat = field(default_factory=dict)  # given for all rows
+    rows: tuple[GridRow, ...]
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]
     row_order: tuple[str, ...] = field(default=(), compare=False)
     task_order: tuple[str, ...] = field(default=(), compare=False)
 
-    def as_json(self) -> dict[str, Any]:
+    def of(self, row: str) -> list[Cell]:
+        """The cells of a row."""
+        return [cell for cell in self.cells if cell.row == row]
+
+    def as_json(self) -> Flat:
         """For `suite.json`."""
-        told = {key: value for key, value in asdict(self).items() if not key.endswith("_order")}
-        return {"format": 1, **told}
+        return {key: value for key, value in asdict(self).items() if not key.endswith("_order")}
 
 
 def cell_folder(folder: Path, cell: str) -> Path:
@@ -79,22 +101,28 @@ def state_of(folder: Path, cell: str) -> State:
 
 
 def read_grid(folder: Path) -> Grid:
-    """What `suite.json` says."""
-    path = folder / "suite.json"
+    """What `suite.json` says, or a sentence on what is wrong with it."""
+    path, remedy = folder / "suite.json", "give another --out, or delete this file and start the suite again"
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if told.pop("format") == 1:
-            cells = tuple(Cell(**cell) for cell in told.pop("cells"))
-            told |= {key: tuple(told[key]) for key in ("rows", "tasks", "seeds")}
-            return Grid(**told, cells=cells)
+        grid = TypeAdapter(Grid).validate_json(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"'{folder}' is not a benchmark folder (it has no suite.json); "
-            f"start one with ssdg bench SUITE --out {folder}"
-        ) from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    raise UserError(f"'{path}' is damaged or of another version; give another --out, or delete this file")
+        told = f"'{folder}' is not a benchmark folder (it has no suite.json)"
+        raise UserError(f"{told}; start one with ssdg bench SUITE --out {folder}") from None
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise UserError(f"'{path}' is damaged or of another version ({_first(error)}); {remedy}") from None
+    names = {row.name for row in grid.rows}
+    if strange := [cell for cell in grid.cells if cell.row not in names or cell.task not in grid.tasks]:
+        told = f"a cell of row '{strange[0].row}' and task '{strange[0].task}', which it does not list"
+        raise UserError(f"'{path}' has {told}; {remedy}")
+    return grid
+
+
+def _first(error: ValidationError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return " ".join(f"{place} {first['msg']}".split())
 
 
 def claim(folder: Path, asked: Grid) -> None:
@@ -108,7 +136,7 @@ def claim(folder: Path, asked: Grid) -> None:
 def joined(before: Grid, now: Grid, folder: Path) -> Grid:
     """The cells of both, where they belong to the same suite."""
     check_same(before, now, folder)
-    rows = {row["name"]: row for row in (*before.rows, *now.rows)}
+    rows = {row.name: row for row in (*before.rows, *now.rows)}
     cells = {(cell.seed, cell.task, cell.row): cell for cell in (*before.cells, *now.cells)}
     row_names = in_order(rows, now.row_order)
     tasks = in_order(dict.fromkeys((*before.tasks, *now.tasks)), now.task_order)
@@ -132,7 +160,7 @@ def check_same(before: Grid, now: Grid, folder: Path) -> None:
     """A folder holds one suite with one set of settings: numbers of two would be averaged into one."""
     told = differences(about(before), about(now))
     for row in now.rows:
-        mine, theirs = (row_settings(grid, row["name"]) for grid in (now, before))
+        mine, theirs = (row_settings(grid, row.name) for grid in (now, before))
         told += differences(theirs, mine) if theirs else []
     if told:
         raise UserError(f"{folder} holds another benchmark ({', '.join(told[:3])}); give another --out")
@@ -145,8 +173,8 @@ def about(grid: Grid) -> Flat:
 
 def row_settings(grid: Grid, row: str) -> Flat:
     """What all cells of a row have in common; nothing for a row that the grid has not."""
-    first = next((cell for cell in grid.cells if cell.row == row), None)
-    return {key: value for key, value in first.config.items() if key not in PER_CELL} if first else {}
+    cells = grid.of(row)
+    return {key: value for key, value in cells[0].config.items() if key not in PER_CELL} if cells else {}
 
 
 def differences(before: Flat, now: Flat) -> list[str]:

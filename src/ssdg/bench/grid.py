@@ -8,7 +8,7 @@ from pathlib import Path
 from ..config import merge
 from ..engine.open import open_benchmark, settle, with_full_paths, with_plugin
 from .choice import Choice, check_settings, choose_rows, choose_seeds, fitting
-from .folder import Cell, Grid
+from .folder import Cell, Grid, GridRow
 from .place import choose_tasks, default_data, find_place
 from .suites import Row, Suite
 
@@ -33,12 +33,13 @@ def expand(suite: Suite, choice: Choice, cache: Path, *, device: str = "auto") -
         config = settle(given, benchmark, device=device)
         cells.append(Cell(config.hash, row.name, task, seed, config.flat()))
     return Grid(
+        format=1,
         name=suite.name,
         table=suite.table if place.is_papers else None,
         data=str(shared["data"]),
         preset=preset,
         settings={key: value for key, value in shared.items() if key != "data"},
-        rows=tuple({"name": row.name, "family": row.family, "paper": row.paper} for row in rows),
+        rows=tuple(GridRow(row.name, row.family, row.paper) for row in rows),
         tasks=tuple(tasks),
         seeds=tuple(seeds),
         cells=tuple(cells),

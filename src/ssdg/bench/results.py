@@ -7,64 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from ..errors import UserError
+from .folder import Cell, Grid, cell_folder, read_grid
 
 Number = Literal["last-five", "final"]
 Result = dict[str, Any]
 
 
-class SuiteRow(BaseModel):
-    """A row of the table: its label, its family, and where the paper has its numbers."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    family: str
-    paper: Mapping[str, Any] | None = None
-
-
-class SuiteCell(BaseModel):
-    """One run: a row on a task with a seed, in the folder `cells/<id>`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    row: str
-    task: str
-    seed: int
-    config: Mapping[str, Any]
-
-
-class Suite(BaseModel):
-    """`suite.json`: all the cells that there are or will be."""
-
-    model_config = ConfigDict(frozen=True)
-
-    format: Literal[1]
-    name: str
-    table: str | None = None
-    data: str | None = None
-    preset: str
-    rows: tuple[SuiteRow, ...]
-    tasks: tuple[str, ...]
-    seeds: tuple[int, ...]
-    cells: tuple[SuiteCell, ...]
-
-    def of(self, row: str) -> list[SuiteCell]:
-        """The cells of a row."""
-        return [cell for cell in self.cells if cell.row == row]
-
-
 class Results:
-    """A suite and the results that are there, by the id of their cell."""
+    """A grid and the results that are there, by the id of their cell."""
 
-    def __init__(self, suite: Suite, found: Mapping[str, Result]) -> None:
-        self.suite = suite
+    def __init__(self, grid: Grid, found: Mapping[str, Result]) -> None:
+        self.grid = grid
         self.found = found
 
-    def accuracy(self, cell: SuiteCell, number: Number) -> float | None:
+    def accuracy(self, cell: Cell, number: Number) -> float | None:
         """Percent right on the target, the networks' probabilities averaged; None for a cell that is not done."""
         if cell.id not in self.found:
             return None
@@ -72,42 +29,15 @@ class Results:
 
     def scores(self, row: str, number: Number) -> dict[tuple[str, int], float]:
         """What is known of a row, by task and seed."""
-        known = {(cell.task, cell.seed): self.accuracy(cell, number) for cell in self.suite.of(row)}
+        known = {(cell.task, cell.seed): self.accuracy(cell, number) for cell in self.grid.of(row)}
         return {place: value for place, value in known.items() if value is not None}
 
 
 def read_results(folder: Path) -> Results:
     """Read a benchmark folder; cells without a result are left out."""
-    suite = read_suite(folder)
-    paths = {cell.id: folder / "cells" / cell.id / "result.json" for cell in suite.cells}
-    return Results(suite, {name: read_result(path) for name, path in paths.items() if path.exists()})
-
-
-def read_suite(folder: Path) -> Suite:
-    """The suite of a benchmark folder, or a sentence on what is wrong with it."""
-    path = folder / "suite.json"
-    try:
-        suite = Suite.model_validate_json(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        told = f"'{folder}' is not a benchmark folder (it has no suite.json)"
-        raise UserError(f"{told}; start one with ssdg bench SUITE --out {folder}") from None
-    except (ValidationError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"'{path}' is damaged or of another version ({_first(error)}); start the suite again"
-        ) from None
-    names = {row.name for row in suite.rows}
-    if strange := [cell for cell in suite.cells if cell.row not in names or cell.task not in suite.tasks]:
-        told = f"a cell of row '{strange[0].row}' and task '{strange[0].task}', which it does not list"
-        raise UserError(f"'{path}' has {told}; start the suite again")
-    return suite
-
-
-def _first(error: ValidationError | UnicodeDecodeError) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8"
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    return " ".join(f"{place} {first['msg']}".split())
+    grid = read_grid(folder)
+    paths = {cell.id: cell_folder(folder, cell.id) / "result.json" for cell in grid.cells}
+    return Results(grid, {name: read_result(path) for name, path in paths.items() if path.exists()})
 
 
 def read_result(path: Path) -> Result:

@@ -9,12 +9,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from ..errors import UserError
+from .folder import PER_CELL, GridRow
 from .paper import paper_numbers
-from .results import Number, Result, Results, SuiteRow
+from .results import Number, Result, Results
 from .statistics import Place
-
-# What differs between the cells of one row.
-OF_THE_CELL = ("seed", "data", "labeled", "unlabeled", "target")
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,14 @@ def label_clouds(results: Results, number: Number) -> tuple[list[Cloud], set[Pla
 
 
 def _labeled_rows(results: Results) -> dict[str, dict[Place, dict[int, float]]]:
-    rows = {row.name: _labels(results, row.name) for row in results.suite.rows}
+    rows = {row.name: _labels(results, row.name) for row in results.grid.rows}
     if not any(rows.values()):
         raise UserError("no finished run of this benchmark has pseudo-labels whose truth is known")
     return {name: labels for name, labels in rows.items() if labels}
 
 
 def _labels(results: Results, row: str) -> dict[Place, dict[int, float]]:
-    cells = [cell for cell in results.suite.of(row) if cell.id in results.found]
+    cells = [cell for cell in results.grid.of(row) if cell.id in results.found]
     known = {(cell.task, cell.seed): label_accuracy(results.found[cell.id]) for cell in cells}
     return {place: labels for place, labels in known.items() if labels}
 
@@ -102,21 +100,21 @@ def setting_curves(results: Results, key: str, number: Number, *, paper: bool) -
     return curves, places
 
 
-def _sweeps(results: Results, key: str) -> dict[str, dict[Any, SuiteRow]]:
+def _sweeps(results: Results, key: str) -> dict[str, dict[Any, GridRow]]:
     """Rows by their value of a setting, numbers in order, grouped by all their other settings."""
-    groups: dict[str, dict[Any, SuiteRow]] = {}
-    for row in results.suite.rows:
-        done = [cell.config for cell in results.suite.of(row.name) if cell.id in results.found]
+    groups: dict[str, dict[Any, GridRow]] = {}
+    for row in results.grid.rows:
+        done = [cell.config for cell in results.grid.of(row.name) if cell.id in results.found]
         if done and key in done[0]:
-            rest = {name: value for name, value in done[0].items() if name not in (key, *OF_THE_CELL)}
+            rest = {name: value for name, value in done[0].items() if name not in (key, *PER_CELL)}
             groups.setdefault(json.dumps(rest, sort_keys=True), {})[done[0][key]] = row
     sweeps = {rest: rows for rest, rows in groups.items() if len(rows) > 1}
     if not sweeps:
-        raise UserError(f"no two finished rows of '{results.suite.name}' differ in {key} and in nothing else")
+        raise UserError(f"no two finished rows of '{results.grid.name}' differ in {key} and in nothing else")
     return {rest: _sorted(rows) for rest, rows in sweeps.items()}
 
 
-def _sorted(rows: dict[Any, SuiteRow]) -> dict[Any, SuiteRow]:
+def _sorted(rows: dict[Any, GridRow]) -> dict[Any, GridRow]:
     names = any(isinstance(value, str) for value in rows)
     return rows if names else dict(sorted(rows.items()))
 
@@ -127,8 +125,8 @@ def _names(configs: list[dict[str, Any]]) -> list[str]:
     return [", ".join(f"{key}={config.get(key)}" for key in keys) or str(config["method"]) for config in configs]
 
 
-def _paper_mean(results: Results, row: SuiteRow, places: set[Place]) -> float | None:
-    table = (row.paper or {}).get("table", results.suite.table)
+def _paper_mean(results: Results, row: GridRow, places: set[Place]) -> float | None:
+    table = (row.paper or {}).get("table", results.grid.table)
     known = paper_numbers(table, row.paper) if row.paper and table else {}
     tasks = {task for task, _ in places}
     return mean(known[task] for task in tasks) if tasks <= known.keys() else None

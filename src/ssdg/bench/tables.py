@@ -9,8 +9,9 @@ from statistics import mean, stdev
 from typing import Literal
 
 from ..errors import unknown
+from .folder import Grid, GridRow
 from .paper import paper_numbers
-from .results import Number, Results, Suite, SuiteRow
+from .results import Number, Results
 from .statistics import Comparison, Place, compare
 
 AVERAGE = "average"
@@ -73,17 +74,17 @@ class Table:
 
 def make_table(results: Results, number: Number, *, paper: bool = False, against: str | None = None) -> Table:
     """The table of a benchmark folder; `against` is the row that is tested against every other."""
-    suite = results.suite
-    scores = {row.name: results.scores(row.name, number) for row in suite.rows}
-    rows = in_order(suite.rows)
-    lines = _marked([_line(row, scores[row.name], suite, paper) for row in rows], (*suite.tasks, AVERAGE))
+    grid = results.grid
+    scores = {row.name: results.scores(row.name, number) for row in grid.rows}
+    rows = in_order(grid.rows)
+    lines = _marked([_line(row, scores[row.name], grid, paper) for row in rows], (*grid.tasks, AVERAGE))
     main = main_row(rows, against)
     others = [row.name for row in rows if row.name != main]
     comparisons = [compare(main, scores[main], other, scores[other]) for other in others] if main else []
     return Table(
-        suite=suite.name,
+        suite=grid.name,
         number=number,
-        tasks=suite.tasks,
+        tasks=grid.tasks,
         lines=tuple(lines),
         notes=tuple(_notes(results, lines, number, paper)),
         comparisons=tuple(comparisons),
@@ -91,13 +92,13 @@ def make_table(results: Results, number: Number, *, paper: bool = False, against
     )
 
 
-def in_order(rows: tuple[SuiteRow, ...]) -> list[SuiteRow]:
+def in_order(rows: tuple[GridRow, ...]) -> list[GridRow]:
     """Rows by family in the paper's order; within a family as the suite has them."""
     families = list(dict.fromkeys(name.casefold() for name in [*FAMILIES, *(row.family for row in rows)]))
     return sorted(rows, key=lambda row: families.index(row.family.casefold()))
 
 
-def main_row(rows: list[SuiteRow], asked: str | None) -> str | None:
+def main_row(rows: list[GridRow], asked: str | None) -> str | None:
     """The row to be tested against the others: the one asked for, `eid`, the first of family `ours`, or none."""
     names = [row.name for row in rows]
     if asked is not None and asked not in names:
@@ -106,10 +107,10 @@ def main_row(rows: list[SuiteRow], asked: str | None) -> str | None:
     return asked or next((name for name in (MAIN_ROW, *ours) if name in names), None)
 
 
-def _line(row: SuiteRow, scores: Mapping[Place, float], suite: Suite, paper: bool) -> Line:
-    table = (row.paper or {}).get("table", suite.table)
+def _line(row: GridRow, scores: Mapping[Place, float], grid: Grid, paper: bool) -> Line:
+    table = (row.paper or {}).get("table", grid.table)
     known = paper_numbers(table, row.paper) if paper and row.paper and table else {}
-    entries = {task: Entry(_of_task(scores, task), known.get(task)) for task in suite.tasks}
+    entries = {task: Entry(_of_task(scores, task), known.get(task)) for task in grid.tasks}
     return Line(row.name, row.family, {**entries, AVERAGE: average(list(entries.values()))})
 
 
@@ -148,15 +149,13 @@ def _seed_counts(lines: tuple[Line, ...] | list[Line]) -> set[int]:
 
 
 def _notes(results: Results, lines: list[Line], number: Number, paper: bool) -> list[str]:
-    suite = results.suite
-    data = f" on {Path(suite.data).name}" if suite.data else ""
-    notes = [f"{suite.name}{data}, preset {suite.preset}: percent right on the target, {_what(results, number)}."]
+    grid = results.grid
+    place = f"{grid.name} on {Path(grid.data).name}, preset {grid.preset}"
+    notes = [f"{place}: percent right on the target, {_what(results, number)}."]
     notes += _about_seeds(_seed_counts(lines))
-    done = sum(cell.id in results.found for cell in suite.cells)
-    if done < len(suite.cells):
-        notes.append(
-            f"{done:,} of {len(suite.cells):,} cells are done; -: none yet, or an average that lacks a task."
-        )
+    done = sum(cell.id in results.found for cell in grid.cells)
+    if done < len(grid.cells):
+        notes.append(f"{done:,} of {len(grid.cells):,} cells are done; -: none yet, or an average that lacks a task.")
     if paper:
         notes.append("The paper's averages are computed from its numbers; three that it prints are not their mean.")
     return notes

@@ -4,55 +4,32 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import TracebackType
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from typing import Self
 
 from ..bench.folder import Cell, Grid, cell_folder, error_of
 from ..bench.launch import News
 from ..bench.status import Status, read_status
-from .display import duration
+from .display import Screen, duration
 
 
-class GridDisplay:
+class GridDisplay(Screen):
     """Listens to a launcher."""
 
     def __init__(self, folder: Path, grid: Grid, workers: int) -> None:
+        super().__init__("cells")
         self.folder, self.grid, self.workers = folder, grid, workers
         self.cells = first_cells(grid)
-        self.console = Console(highlight=False, soft_wrap=True)
-        self.bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("cells · {task.fields[left]} left"),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
         self.task = self.bar.add_task(grid.name, total=len(self.cells), left="-")
         self.at: dict[str, str] = {}  # what has become of the cells that were heard of
 
-    def __enter__(self) -> GridDisplay:
+    def __enter__(self) -> Self:
         status = read_status(self.folder, self.grid)
-        self.say(f"{self.grid.name} · preset {self.grid.preset} · {self.grid.data}", "bold")
+        self.say(heading(self.grid), "bold")
         sizes = f"{len(self.grid.rows)} rows, {len(self.grid.tasks)} tasks, {len(self.grid.seeds)} seeds"
         self.say(f"  {sizes}: {len(self.cells)} cells, {status.counts['done']} of them done")
         self.say(f"  {self.workers} at a time, in {self.folder}")
         self._move(status)
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
-
-    def say(self, text: str, style: str | None = None) -> None:
-        """A line as it is: names may look like markup."""
-        self.console.print(text, style=style, markup=False)
+        return super().__enter__()
 
     def hear(self, news: News, cell: str) -> None:
         """Show what has become of a cell."""
@@ -85,6 +62,11 @@ class GridDisplay:
             self.say(f"the same command tries failed cells again; their logs: {self.folder}/cells/ID/worker.log")
 
 
+def heading(grid: Grid) -> str:
+    """What is compared, how, on what."""
+    return f"{grid.name} · preset {grid.preset} · {grid.data}"
+
+
 def first_cells(grid: Grid) -> dict[str, Cell]:
     """One cell for each id; rows that are the same run share it."""
     cells: dict[str, Cell] = {}
@@ -107,12 +89,8 @@ def counts_line(status: Status) -> str:
 
 def show_status(grid: Grid, status: Status) -> None:
     """Counts, time left, running and failed cells."""
-    console, cells = Console(highlight=False, soft_wrap=True), first_cells(grid)
-
-    def say(text: str, style: str | None = None) -> None:
-        console.print(text, style=style, markup=False)
-
-    say(f"{grid.name} · preset {grid.preset} · {grid.data}", "bold")
+    say, cells = Screen("cells").say, first_cells(grid)
+    say(heading(grid), "bold")
     say(counts_line(status))
     left, workers = status.seconds_left(grid.cells), max(1, status.counts["running"])
     say("time left: not known yet" if left is None else f"about {duration(left)} left with {workers} at a time")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,25 +17,23 @@ from ..data.hidden import Problem
 from ..engine.events import Event
 
 
-class Display:
-    """Listens to a run's events. Without a folder (a dry run) it names no files."""
+class Screen:
+    """A bar that counts, with the time left; lines above it. Elsewhere than on a terminal there are lines only."""
 
-    def __init__(self, folder: Path | None, *, quiet: bool = False) -> None:
+    def __init__(self, counted: str, *, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
-        self.folder = folder
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("steps · {task.fields[left]} left"),
+            TextColumn(f"{counted} · {{task.fields[left]}} left"),
             console=self.console,
             transient=True,
             disable=not self.console.is_terminal,
         )
-        self.clock = TimeLeft()
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         self.bar.start()
         return self
 
@@ -47,6 +45,15 @@ class Display:
     def say(self, text: str, style: str | None = None) -> None:
         """A line as it is: names of folders, domains and classes may look like markup."""
         self.console.print(text, style=style, markup=False)
+
+
+class Display(Screen):
+    """Listens to a run's events. Without a folder (a dry run) it names no files."""
+
+    def __init__(self, folder: Path | None, *, quiet: bool = False) -> None:
+        super().__init__("steps", quiet=quiet)
+        self.folder = folder
+        self.clock = TimeLeft()
 
     def announce(self, config: RunConfig, problem: Problem) -> None:
         """What is trained on what."""

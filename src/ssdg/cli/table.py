@@ -129,7 +129,7 @@ def cells_with_labelers(folder: Path) -> str:
     from ..bench.results import read_results
 
     results = read_results(folder)
-    done = [cell for cell in results.suite.cells if cell.id in results.found and "apl" in cell.config]
+    done = [cell for cell in results.grid.cells if cell.id in results.found and "apl" in cell.config]
     if not done:
         return "none of its finished cells is of eid"
     first = done[0]

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -277,8 +276,3 @@ def digest_of(*parts: object) -> str:
         sha.update(part.tobytes() if isinstance(part, np.ndarray) else str(part).encode())
         sha.update(b"\x1f")
     return sha.hexdigest()[:16]
-
-
-def to_tensor(array: NDArray[np.int64] | NDArray[np.bool_], device: torch.device) -> Tensor:
-    """A copy of a small array on the device."""
-    return torch.from_numpy(array).to(device, non_blocking=True)

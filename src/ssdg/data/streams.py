@@ -120,14 +120,8 @@ class LabeledStream:
 
 
 @dataclass(frozen=True)
-class BalancedStream:
+class BalancedStream(LabeledStream):
     """Batches of a labeled set with as many images of every domain; what does not divide goes to the first ones."""
-
-    data: LabeledSet
-    batch: int
-    seed: int
-    pipeline: Pipeline
-    views: tuple[View, ...] = ()
 
     def draw(self, step: int) -> LabeledBatch:
         """The batch of this step, domain by domain."""
@@ -137,8 +131,7 @@ class BalancedStream:
             if count:
                 order = Shuffled(len(rows), derive_seed(self.seed, "domain", number))
                 parts.append(rows[order.stretch(step * count, count)])
-        rows = self.pipeline.share(np.concatenate(parts))
-        return LabeledStream(self.data, self.batch, self.seed, self.pipeline, self.views).rows(rows, step)
+        return self.rows(self.pipeline.share(np.concatenate(parts)), step)
 
     @cached_property
     def _domains(self) -> list[Rows]:
@@ -261,7 +254,7 @@ def box_maps(alpha: NDArray[np.float32], centres: NDArray[np.float32], height: i
 class BatchStream:
     """All that one training step draws."""
 
-    labeled: LabeledStream | MixedStream | BalancedStream | UnionStream
+    labeled: LabeledStream | MixedStream | UnionStream
     pseudo: LabeledStream | None = None
     unlabeled: UnlabeledStream | None = None
 

@@ -45,7 +45,7 @@ def make_stream(inputs: Inputs, batch: int, seed: int, pipeline: Pipeline) -> Ba
         assert isinstance(inputs.labeled, LabeledSet)
         union = concat_labeled([inputs.labeled, inputs.pseudo])
         return BatchStream(UnionStream(union, batch, seeds["labeled"], pipeline))
-    first: LabeledStream | MixedStream | BalancedStream
+    first: LabeledStream | MixedStream
     if isinstance(inputs.labeled, MixedSet):
         first = MixedStream(inputs.labeled, batch, seeds["labeled"], pipeline)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -13,8 +15,6 @@ from ...models.heads import linear_head
 from ...models.layers import reverse_gradient
 from ..api import MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 from .dann import PRESETS, DannSettings
-
-PAPER = "Long et al., Conditional Adversarial Domain Adaptation, NeurIPS 2018"
 
 
 class CdanSettings(DannSettings):
@@ -98,11 +98,11 @@ class Cdan:
         return judged.squeeze(-1), entropy_weights(probs) if self.settings.entropy else None
 
 
-register(
+CDAN = register(
     Method(
         name="cdan",
         family="DA",
-        paper=PAPER,
+        paper="Long et al., Conditional Adversarial Domain Adaptation, NeurIPS 2018",
         summary="a discriminator of domains sees features together with the predicted classes",
         learner=Cdan,
         settings=CdanSettings,
@@ -111,14 +111,10 @@ register(
     )
 )
 register(
-    Method(
+    replace(
+        CDAN,
         name="cdan-e",
-        family="DA",
-        paper=PAPER,
         summary="cdan, with more weight on images whose prediction is certain",
-        learner=Cdan,
         settings=CdanESettings,
-        needs=("unlabeled",),
-        presets=PRESETS,
     )
 )

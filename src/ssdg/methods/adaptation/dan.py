@@ -11,6 +11,8 @@ from ...losses.kernels import mk_mmd
 from ...models.heads import linear_head
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
 
+Pair = tuple[Tensor, Tensor]  # of labeled and of unlabeled images
+
 
 class DanSettings(Settings):
     """DAN's own settings."""
@@ -35,19 +37,26 @@ class Dan:
         self.settings = settings
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """One descent step on cross-entropy + `mmd_weight` · (MMD of features + MMD of logits)."""
+        """One descent step on cross-entropy + weight · discrepancy of labeled and unlabeled images."""
         assert batch.unlabeled is not None
         parts = [len(batch.labeled.x), len(batch.unlabeled.x)]
         features = self.features(cat([batch.labeled.x, batch.unlabeled.x]))
-        logits = self.head(features)
-        logits_l, logits_u = logits.split(parts)
+        logits_l, logits_u = self.head(features).split(parts)
         features_l, features_u = features.split(parts)
         loss_l = cross_entropy(logits_l, batch.labeled.y)
-        num_kernels = self.settings.num_kernels
-        mmd = mk_mmd(features_l, features_u, num_kernels) + mk_mmd(logits_l, logits_u, num_kernels)
-        loss = loss_l + self.settings.mmd_weight * mmd
+        mmd = self.discrepancy((features_l, features_u), (logits_l, logits_u))
+        loss = loss_l + self.weight(at) * mmd
         descend(loss, self.opts["network"])
         return {"loss": loss.detach(), "loss_l": loss_l.detach(), "mmd": mmd.detach()}
+
+    def discrepancy(self, features: Pair, logits: Pair) -> Tensor:
+        """MMD of features + MMD of logits."""
+        num_kernels = self.settings.num_kernels
+        return mk_mmd(*features, num_kernels) + mk_mmd(*logits, num_kernels)
+
+    def weight(self, at: Progress) -> float:
+        """Of the discrepancy; the same at all times."""
+        return self.settings.mmd_weight
 
     def logits(self, x: Tensor) -> Tensor:
         """(1, B, classes)."""

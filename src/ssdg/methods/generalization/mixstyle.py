@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pydantic import Field
-from torch import Tensor, nn
 
-from ...data.sets import Batch
-from ...losses.classification import cross_entropy
 from ...models.layers import StyleConfusor, attach_style
-from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd, with_head
+from ..api import MakeBackbone, Method, Settings, Sizes, register
+from ..source_only import SourceOnly
 
 
 class MixStyleSettings(Settings):
@@ -22,35 +20,22 @@ class MixStyleSettings(Settings):
     stages: int = Field(3, ge=1, le=3, description="mixing follows the first stages of the backbone, so many")
 
 
-class MixStyle:
+class MixStyle(SourceOnly):
     """One network whose early maps get statistics between their own and those of another image.
 
     `StyleConfusor` with its statistics cut off from the gradient is MixStyle with random partners. Partners come
     from the whole batch, so with several domains they are mostly of another one; images of all domains pass in
-    one batch, and batch norm normalises them together. Labels may be soft: they are not mixed.
+    one batch, and batch norm normalises them together. Labels may be soft: they are not mixed. The layers mix in
+    training mode alone, so all else is `SourceOnly`.
     """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: MixStyleSettings) -> None:
-        backbone = make_backbone()
+        super().__init__(make_backbone, sizes, settings)
         attach_style(
-            backbone,
+            self.network[0],
             lambda: StyleConfusor(settings.alpha, settings.probability, settings.eps, detach=True),
             num_stages=settings.stages,
         )
-        self.network = with_head(backbone, sizes.num_classes)
-        self.nets = nn.ModuleDict({"network": self.network})
-        self.opts = {"network": sgd([self.network], settings)}
-
-    def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """One descent step; the layers mix in training mode alone."""
-        loss = cross_entropy(self.network(batch.labeled.x), batch.labeled.y)
-        descend(loss, self.opts["network"])
-        return {"loss": loss.detach()}
-
-    def logits(self, x: Tensor) -> Tensor:
-        """(1, B, classes)."""
-        logits: Tensor = self.network(x)
-        return logits.unsqueeze(0)
 
 
 register(
