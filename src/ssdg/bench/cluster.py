@@ -105,9 +105,13 @@ class TaskWorker:
             return Outcome(STOPPED)
         except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError) as error:
             return Outcome(FAILED, told=f"its worker died {RETRIES + 1} times ({first_line(error)})")
-        except errors.RayError as error:
+        except errors.RayTaskError as error:
             told = f"a node could not begin ({last_line(error)}); every node needs the same version of ssdg"
             return Outcome(FAILED, told=told)
+        except errors.LocalRayletDiedError as error:
+            raise UserError("the Ray cluster has ended; start it again, then give the same command again") from error
+        except errors.RayError as error:
+            return Outcome(FAILED, told=f"Ray gave the cell up ({first_line(error)})")
         return outcome
 
     def stop(self) -> None:
@@ -142,7 +146,7 @@ def joined_cluster(address: str) -> Iterator[Cluster]:
     """Join the cluster at `HOST:PORT`, or with `auto` the one that RAY_ADDRESS names or that runs on this machine."""
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # it would send the working directory to all nodes
     ray = import_ray()
-    named = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
+    named = (address == "auto" and os.environ.get("RAY_ADDRESS")) or address
     if named != "auto":
         check_answers(named)
     try:
@@ -172,7 +176,7 @@ def check_answers(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
         raise UserError(
-            f"--ray '{address}' is no address of a Ray cluster; "
+            f"'{address}' is no address of a Ray cluster (--ray, or RAY_ADDRESS); "
             "give auto, or HOST:PORT of its head, on a machine that is part of it"
         )
     try:
