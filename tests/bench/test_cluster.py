@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import psutil
 import pytest
+from clusters import cell_of, epochs, events, has_open, in_the_middle, running_cluster, tables
 
-from runs import environment
 from ssdg.bench import cluster as cluster_module
 from ssdg.bench.cluster import Cluster, check_answers, joined_cluster, room_of
-from ssdg.bench.folder import cell_folder, lock_of, read_grid, state_of
+from ssdg.bench.folder import lock_of, read_grid, state_of
 from ssdg.bench.node import Order
 from ssdg.bench.worker import Options
 from ssdg.cli import call
 from ssdg.errors import UserError
 from ssdg.files import is_locked
 
+Words = Callable[..., list[str]]
 FILE = """
 methods:
   - source-only
@@ -36,35 +31,17 @@ methods:
 tasks: [P>night]
 settings: {backbone: digits-cnn, weights: none, size: 32, batch: 4, epochs: 1, lr: 0.01}
 """
-ALONE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0"}  # no network; others' memory is theirs
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """The address of a cluster of two CPUs that ends with the tests of this file."""
-    folder = Path(tempfile.mkdtemp(prefix="ray"))  # sockets must have short paths
-    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--port=0", "--num-cpus=2"]
-    command += ["--include-dashboard=false", f"--temp-dir={folder}", "--object-store-memory=100000000"]
-    with (folder / "head.log").open("w") as log:
-        head = subprocess.Popen(command, env=environment(ALONE), stdout=log, stderr=log)
-    try:
-        wait_until(lambda: "Ray runtime started" in (folder / "head.log").read_text() or head.poll() is not None)
-        found = re.search(r"ray start --address='([\d.]+:\d+)'", (folder / "head.log").read_text())
-        assert found, (folder / "head.log").read_text()
-        yield found[1]
-    finally:
-        family = psutil.Process(head.pid).children(recursive=True) if head.poll() is None else []
-        head.terminate()
-        head.wait(timeout=60)
-        _, alive = psutil.wait_procs(family, timeout=20)
-        for process in alive:
-            process.kill()
-        shutil.rmtree(folder, ignore_errors=True)
-        assert not alive, "Ray outlives the tests"
+    """The address of a cluster that ends with the tests of this file."""
+    with running_cluster() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
-def bench(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+def bench(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Words:
     """The words of the command for a grid of two cells, of which `mcd` takes some seconds."""
     file = tmp_path_factory.mktemp("suite") / "mine.yaml"
     file.write_text(FILE)
@@ -77,63 +54,15 @@ def bench(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def undisturbed(bench: Callable[..., list[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(bench: Words, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same grid by local workers."""
     folder = tmp_path_factory.mktemp("local") / "bench"
     assert call(bench(folder, "--jobs", 2)) == 0
     return folder
 
 
-def wait_until(ready: Callable[[], Any], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.02)
-
-
-def tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What `ssdg table` prints, byte for byte, in two of its formats."""
-    told = []
-    for form in ("text", "json"):
-        capsys.readouterr()
-        assert call(["table", str(folder), "--format", form]) == 0
-        told.append(capsys.readouterr().out)
-    return told
-
-
-def cell_of(folder: Path, row: str) -> Path:
-    return next(cell_folder(folder, cell.id) for cell in read_grid(folder).cells if cell.row == row)
-
-
-def epochs(place: Path) -> list[int]:
-    """Every epoch that was told, also those told twice."""
-    return [event["epoch"] for event in events(place) if event["event"] == "epoch"]
-
-
-def events(place: Path) -> list[dict[str, Any]]:
-    path = place / "events.jsonl"
-    lines = path.read_text().split("\n")[:-1] if path.exists() else []  # a last line may be half written
-    return [json.loads(line) for line in lines]
-
-
-def in_the_middle(act: Callable[[Path], None], places: Callable[[], list[Path]]) -> Thread:
-    """Act on a cell's folder when it has told its second epoch, from a thread: the command has this one."""
-
-    def wait() -> None:
-        wait_until(lambda: any(len(epochs(place)) > 1 for place in places()))
-        act(next(place for place in places() if len(epochs(place)) > 1))
-
-    thread = Thread(target=wait)
-    thread.start()
-    return thread
-
-
 def test_a_killed_workers_cell_goes_on_from_its_checkpoint(
-    cluster: str,
-    bench: Callable[..., list[str]],
-    undisturbed: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cluster: str, bench: Words, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "bench"
     killed = []
@@ -156,16 +85,9 @@ def test_a_killed_workers_cell_goes_on_from_its_checkpoint(
     assert tables(folder, capsys) == tables(undisturbed, capsys)
 
 
-def has_open(process: psutil.Process, path: Path) -> bool:
-    try:
-        return any(file.path == str(path) for file in process.open_files())
-    except psutil.Error:
-        return False
-
-
 def test_a_stopped_grid_goes_on_and_results_come_back_from_a_scratch_folder(
     cluster: str,
-    bench: Callable[..., list[str]],
+    bench: Words,
     undisturbed: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -192,11 +114,7 @@ def test_a_stopped_grid_goes_on_and_results_come_back_from_a_scratch_folder(
 
 
 def test_a_failing_cell_is_told_and_the_others_go_on(
-    cluster: str,
-    bench: Callable[..., list[str]],
-    world: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cluster: str, bench: Words, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Path(shutil.copytree(world, tmp_path / world.name))
     (other / "night" / "ring").rename(other / "night" / "star")
@@ -209,11 +127,7 @@ def test_a_failing_cell_is_told_and_the_others_go_on(
 
 
 def test_a_node_that_does_not_see_the_folder_is_told(
-    cluster: str,
-    bench: Callable[..., list[str]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: str, bench: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
 
@@ -231,7 +145,7 @@ def test_a_node_that_does_not_see_the_folder_is_told(
 
 
 def test_a_cell_that_no_node_can_hold_is_refused(
-    cluster: str, bench: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: str, bench: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(bench(tmp_path / "bench", "--ray", cluster, "--threads", 3)) == 2
     assert "no node of the Ray cluster has 3 CPUs for a cell; give fewer --threads" in capsys.readouterr().err
@@ -240,11 +154,7 @@ def test_a_cell_that_no_node_can_hold_is_refused(
 
 
 def test_a_cell_whose_workers_always_die_fails_and_so_does_one_that_cannot_begin(
-    cluster: str,
-    bench: Callable[..., list[str]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: str, bench: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deaths = tmp_path / "deaths"
 
@@ -292,7 +202,7 @@ def test_what_is_no_address(address: str) -> None:
         check_answers(address)
 
 
-def test_nobody_answers(bench: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_answers(bench: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(bench(tmp_path / "bench", "--ray", "127.0.0.1:1")) == 2
     told = capsys.readouterr().err
     assert "no Ray cluster answers at 127.0.0.1:1" in told
@@ -312,10 +222,7 @@ def test_no_cluster_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_package_is_missing(
-    bench: Callable[..., list[str]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    bench: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert call(bench(tmp_path / "bench", "--ray", "auto")) == 2
@@ -323,8 +230,6 @@ def test_the_package_is_missing(
     assert not (tmp_path / "bench").exists()
 
 
-def test_scratch_is_for_ray(
-    bench: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scratch_is_for_ray(bench: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(bench(tmp_path / "bench", "--scratch", tmp_path)) == 2
     assert "--scratch was given without --ray" in capsys.readouterr().err
