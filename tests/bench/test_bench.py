@@ -75,6 +75,18 @@ def test_a_grid_whose_launcher_is_killed_ends_as_single_runs_do(
         assert together["hash"] == cell.id
     assert call(words) == 0, "there is nothing left to do"
 
+    undisturbed = [str(tmp_path / "undisturbed") if word == str(folder) else word for word in words]
+    assert call(undisturbed) == 0
+    for form in ("text", "json"):
+        assert table(tmp_path / "undisturbed", form, capsys) == table(folder, form, capsys), "byte for byte"
+
+
+def table(folder: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What `ssdg table` prints."""
+    capsys.readouterr()
+    assert call(["table", str(folder), "--format", form]) == 0
+    return capsys.readouterr().out
+
 
 def test_a_failing_cell_is_told_and_tried_again(
     words: list[str], world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

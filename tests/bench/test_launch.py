@@ -14,7 +14,8 @@ import pytest
 
 from ssdg.bench import launch
 from ssdg.bench.folder import Cell, Grid, GridRow, cell_folder, error_of, lock_of
-from ssdg.bench.launch import Launcher, Slot, apart, find_gpus, find_slots, make_slots, run_grid
+from ssdg.bench.launch import Launcher, LocalWorker, apart, run_grid
+from ssdg.bench.slots import Slot, find_gpus, find_slots, make_slots
 from ssdg.bench.worker import Options
 from ssdg.errors import Stopped
 from ssdg.files import is_locked, locked
@@ -33,16 +34,19 @@ class Workers:
         self.news: list[tuple[str, str]] = []
         self.stop = Event()
 
-    def start(self, folder: Path, cell: str, slot: Slot, options: Options) -> subprocess.Popen[bytes]:
+    def start(self, folder: Path, cell: str, slot: Slot, options: Options) -> LocalWorker:
         self.started.append(cell)
         place = cell_folder(folder, cell)
         place.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-S", "-c", self.code.get(cell, FINISH)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=place)
+        return LocalWorker(subprocess.Popen(command, stdin=subprocess.PIPE, cwd=place))
 
     def launch(self, *cells: str, jobs: int = 1) -> set[str]:
-        launcher = Launcher(self.folder, Options("cache"), make_slots(jobs, 1, []), lambda *n: self.news.append(n))
-        return launcher.launch(cells, self.stop)
+        return self.launcher(jobs).launch(cells, self.stop)
+
+    def launcher(self, jobs: int = 1) -> Launcher:
+        slots = make_slots(jobs, 1, [])
+        return Launcher(self.folder, Options("cache"), slots, lambda *n: self.news.append(n), self.start)
 
 
 @pytest.fixture
@@ -118,10 +122,10 @@ def test_workers_do_not_outlive_a_launcher_that_fails(workers: Workers) -> None:
     def full_disk(news: str, cell: str) -> None:
         raise OSError("no space left")
 
-    launcher = Launcher(workers.folder, Options("cache"), make_slots(1, 1, []), full_disk)
+    launcher = Launcher(workers.folder, Options("cache"), make_slots(1, 1, []), full_disk, workers.start)
     with pytest.raises(OSError, match="no space"):
         launcher.launch(["a"], workers.stop)
-    assert [process.returncode for _, process in launcher.running.values()] == [-signal.SIGKILL]
+    assert [worker.poll() for _, worker in launcher.running.values()] == [-signal.SIGKILL]
 
 
 def test_a_cell_that_another_launcher_has_is_waited_for(workers: Workers) -> None:
@@ -135,7 +139,7 @@ def test_a_cell_that_another_launcher_has_is_waited_for(workers: Workers) -> Non
 
 
 def test_a_cell_whose_other_worker_dies_is_taken_over(workers: Workers) -> None:
-    launcher = Launcher(workers.folder, Options("cache"), make_slots(1, 1, []), lambda *n: workers.news.append(n))
+    launcher = workers.launcher()
     with locked(lock_of(workers.folder, "a")):
         launcher.waiting.append("a")
         launcher._fill()

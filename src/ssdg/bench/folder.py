@@ -86,6 +86,11 @@ def lock_of(folder: Path, cell: str) -> Path:
     return cell_folder(folder, cell) / ".cell.lock"
 
 
+def lock_of_launcher(folder: Path, host: str) -> Path:
+    """Held by the launcher of a folder on a machine; a folder without this file is not the one it works in."""
+    return folder / f".launcher-{host}.lock"
+
+
 def error_of(folder: Path, cell: str) -> Path:
     """Why the cell failed, in a sentence."""
     return cell_folder(folder, cell) / "error.txt"

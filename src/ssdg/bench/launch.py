@@ -1,4 +1,4 @@
-"""Local workers: each is one process that trains one cell, then the next."""
+"""A launcher gives cells to workers: processes of this machine, or what another `Start` gives."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from threading import Event as Flag
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..engine.run import stopping
 from ..errors import Stopped
 from ..files import locked, write_text
-from .folder import Cell, Grid, cell_folder, claim, error_of, state_of
+from .folder import Cell, Grid, cell_folder, claim, error_of, lock_of_launcher, state_of
+from .slots import Slot
 from .worker import BUSY, DONE, Options
 
 News = Literal["started", "done", "failed", "elsewhere"]
@@ -28,56 +29,39 @@ Report = Callable[[News, str], None]  # hears what has become of a cell
 POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A place for one worker: the cores it is bound to (empty: any) and its GPU (empty: all there are)."""
+class Worker(Protocol):
+    """One that is at a cell, on this machine or another."""
 
-    number: int
-    cores: tuple[int, ...] = ()
-    gpu: str = ""
+    def poll(self) -> int | None:
+        """How it has ended, as an exit code of `worker`; None before."""
 
+    def stop(self) -> None:
+        """Ask it to finish its step, write a checkpoint and end; asking again changes nothing."""
 
-def make_slots(jobs: int, threads: int, cores: Sequence[int], gpus: Sequence[str] = ()) -> list[Slot]:
-    """Cores of their own for all workers where there are enough, else none; GPUs in turn."""
-    enough = jobs * threads <= len(cores)
-    return [
-        Slot(
-            n,
-            tuple(cores[n * threads : (n + 1) * threads]) if enough else (),
-            gpus[n % len(gpus)] if gpus else "",
-        )
-        for n in range(jobs)
-    ]
+    def kill(self) -> None:
+        """End it at once."""
 
 
-def find_gpus(device: str) -> list[str]:
-    """The GPUs that workers may use, as CUDA names them."""
-    import torch
-
-    if device == "cpu" or not torch.cuda.is_available():
-        return []
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+Start = Callable[[Path, str, Slot, Options], Worker]  # folder, cell, its place: a worker for it
 
 
-def find_slots(jobs: int | None, options: Options) -> list[Slot]:
-    """As many workers as asked for; else one for each GPU, or as many as the cores of this process allow."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    gpus = find_gpus(options.device)
-    usual = len(gpus) or max(1, (len(cores) or os.cpu_count() or 1) // options.threads)
-    return make_slots(jobs or usual, options.threads, cores, gpus)
-
-
-def run_grid(folder: Path, grid: Grid, slots: Sequence[Slot], options: Options, report: Report) -> set[str]:
-    """Bring all cells of the grid to an end; returns the ids of those that failed.
+def run_grid(
+    folder: Path,
+    grid: Grid,
+    slots: Sequence[Slot],
+    options: Options,
+    report: Report,
+    start: Start | None = None,
+) -> set[str]:
+    """Bring all cells of the grid to an end, by processes here or what `start` gives; returns those that failed.
 
     One launcher per folder and machine, whose workers would fight for the same cores; those of other machines that
     share the folder take other cells.
     """
     busy = f"{folder} is in use by another ssdg bench on this machine; wait for it, or stop it and give more --jobs"
-    with locked(folder / f".launcher-{socket.gethostname()}.lock", busy=busy), stopping() as stop:
+    with locked(lock_of_launcher(folder, socket.gethostname()), busy=busy), stopping() as stop:
         claim(folder, grid)
-        failed = Launcher(folder, options, slots, report).launch(apart(grid.cells), stop)
+        failed = Launcher(folder, options, slots, report, start or start_worker).launch(apart(grid.cells), stop)
         if stop.is_set():
             raise Stopped(
                 f"stopped; to go on, give the same command again; ssdg bench status {folder} tells the rest"
@@ -85,7 +69,31 @@ def run_grid(folder: Path, grid: Grid, slots: Sequence[Slot], options: Options, 
     return failed
 
 
-def start_worker(folder: Path, cell: str, slot: Slot, options: Options) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True)
+class LocalWorker:
+    """A process that takes the end of its standard input for a wish to stop."""
+
+    process: subprocess.Popen[bytes]
+
+    def poll(self) -> int | None:
+        """Its exit code."""
+        code = self.process.poll()
+        if code is not None:
+            self.stop()
+        return code
+
+    def stop(self) -> None:
+        """Close the pipe."""
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            self.process.stdin.close()
+
+    def kill(self) -> None:
+        """Kill it and wait for its end."""
+        self.process.kill()
+        self.process.wait()
+
+
+def start_worker(folder: Path, cell: str, slot: Slot, options: Options) -> LocalWorker:
     """A process for a cell. It is of a session of its own: Ctrl-C reaches the launcher alone, which passes it on."""
     place = cell_folder(folder, cell)
     place.mkdir(parents=True, exist_ok=True)
@@ -93,13 +101,15 @@ def start_worker(folder: Path, cell: str, slot: Slot, options: Options) -> subpr
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(options.threads))
     gpu = {"CUDA_VISIBLE_DEVICES": slot.gpu} if slot.gpu else {}
     with (place / "worker.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "ssdg.bench.worker", str(folder), cell, told],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **threads, **gpu},
-            start_new_session=True,
+        return LocalWorker(
+            subprocess.Popen(
+                [sys.executable, "-m", "ssdg.bench.worker", str(folder), cell, told],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **threads, **gpu},
+                start_new_session=True,
+            )
         )
 
 
@@ -122,8 +132,9 @@ class Launcher:
     options: Options
     slots: Sequence[Slot]
     report: Report
+    start: Start
     waiting: deque[str] = field(default_factory=deque)
-    running: dict[Slot, tuple[str, subprocess.Popen[bytes]]] = field(default_factory=dict)
+    running: dict[Slot, tuple[str, Worker]] = field(default_factory=dict)
     elsewhere: set[str] = field(default_factory=set)  # cells that a worker of another launcher has or had
     failed: set[str] = field(default_factory=set)
 
@@ -142,9 +153,8 @@ class Launcher:
                 time.sleep(POLL_SECONDS)
                 self._reap(stop)
         finally:
-            for _, process in self.running.values():
-                process.kill()
-                process.wait()
+            for _, worker in self.running.values():
+                worker.kill()
         return self.failed
 
     def _fill(self) -> None:
@@ -164,7 +174,7 @@ class Launcher:
             else:
                 error_of(self.folder, cell).unlink(missing_ok=True)  # of an earlier try
                 slot = free.pop(0)
-                self.running[slot] = (cell, start_worker(self.folder, cell, slot, self.options))
+                self.running[slot] = (cell, self.start(self.folder, cell, slot, self.options))
                 self.report("started", cell)
 
     def _leave(self, cell: str) -> None:
@@ -175,14 +185,11 @@ class Launcher:
             self.report("elsewhere", cell)
 
     def _reap(self, stop: Flag) -> None:
-        for slot, (cell, process) in list(self.running.items()):
-            code = process.poll()
-            if code is None:
-                continue
-            del self.running[slot]
-            if process.stdin is not None:
-                process.stdin.close()
-            self._conclude(cell, code, stop)
+        for slot, (cell, worker) in list(self.running.items()):
+            code = worker.poll()
+            if code is not None:
+                del self.running[slot]
+                self._conclude(cell, code, stop)
 
     def _conclude(self, cell: str, code: int, stop: Flag) -> None:
         if code == DONE:
@@ -199,9 +206,8 @@ class Launcher:
         self.report("failed", cell)
 
     def _stop(self) -> None:
-        for _, process in self.running.values():
-            if process.stdin is not None and not process.stdin.closed:
-                process.stdin.close()  # the worker takes it for a wish to stop
+        for _, worker in self.running.values():
+            worker.stop()
 
 
 def end_of(code: int) -> str:

@@ -32,11 +32,16 @@ class Options:
 
 
 def main(words: list[str]) -> int:
-    """Train a cell, or go on with it; returns the exit code."""
+    """Train the cell that the words name, or go on with it; returns the exit code."""
     folder, cell, options = Path(words[0]), words[1], Options(**json.loads(words[2]))
     if options.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, options.cores)
     Thread(target=stop_with_parent, daemon=True).start()
+    return take_cell(folder, cell, options)
+
+
+def take_cell(folder: Path, cell: str, options: Options) -> int:
+    """Train a cell in this process, unless another process has it; returns the exit code."""
     from ..errors import UserError
     from ..files import locked
     from .folder import lock_of

@@ -1,18 +1,23 @@
-"""`ssdg bench`: a grid of runs in one folder, by local workers."""
+"""`ssdg bench`: a grid of runs in one folder, by local workers or a Ray cluster."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from ..errors import UserError
 from .train import SETTING, Several
 
 if TYPE_CHECKING:
     from ..bench.choice import Choice
+    from ..bench.folder import Grid
+    from ..bench.launch import Start
+    from ..bench.slots import Slot
     from ..bench.suites import Suite
     from ..bench.worker import Options
 
@@ -37,6 +42,8 @@ def run(
     device: str = "auto",
     cache: Path | None = None,
     save_seconds: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
+    ray: str | None = None,
+    scratch: Path | None = None,
 ) -> int:
     """Run the cells of a suite that are not done yet; the same command continues, and exits with 1 if a cell failed.
 
@@ -59,7 +66,7 @@ def run(
     seeds
         One run of each method and task per seed.  [default: 0]
     jobs
-        Workers at a time.  [default: one for each GPU, or for each core]
+        Workers at a time.  [default: one for each GPU, or for each core; with --ray, of the whole cluster]
     threads
         CPU threads of each worker.
     device
@@ -68,27 +75,57 @@ def run(
         Where decoded images are kept.  [default: $SSDG_CACHE or ~/.cache/ssdg]
     save_seconds
         Least time between two checkpoints of a cell.
+    ray
+        Give the cells to a Ray cluster: auto (the one of $RAY_ADDRESS or of this machine) or HOST:PORT of its head.
+    scratch
+        With --ray where --out is not shared: a folder that every node has of its own; results come back to --out.
     """
     from ..bench.worker import Options
     from ..engine.open import default_cache
 
     wanted, choice = choose(suite, words, data, preset, {"methods": methods, "tasks": tasks, "seeds": seeds})
-    where = (cache or default_cache()).absolute()
-    return start(wanted, choice, out, jobs, Options(str(where), device, threads, save_seconds))
+    options = Options(str((cache or default_cache()).absolute()), device, threads, save_seconds)
+    if ray is None:
+        if scratch is not None:
+            raise UserError("--scratch was given without --ray; local workers need none, leave it out")
+        return start_here(wanted, choice, out, jobs, options)
+    return start_on_cluster(wanted, choice, out, jobs, options, ray, scratch)
 
 
-def start(suite: Suite, choice: Choice, out: Path, jobs: int | None, options: Options) -> int:
-    """Expand, launch, show; returns the exit code."""
+def start_here(suite: Suite, choice: Choice, out: Path, jobs: int | None, options: Options) -> int:
+    """The grid by processes of this machine; returns the exit code."""
     from ..bench.grid import expand
-    from ..bench.launch import find_slots, run_grid
+    from ..bench.slots import find_slots
     from ..engine.machine import check_device
-    from .bench_display import GridDisplay
 
     check_device(options.device)
     grid = expand(suite, choice, Path(options.cache), device=options.device)
-    slots = find_slots(jobs, options)
+    return launch(grid, out, find_slots(jobs, options), options)
+
+
+def start_on_cluster(
+    suite: Suite, choice: Choice, out: Path, jobs: int | None, options: Options, address: str, scratch: Path | None
+) -> int:
+    """The grid by tasks of a Ray cluster; returns the exit code."""
+    from ..bench.cluster import joined_cluster
+    from ..bench.grid import expand
+    from ..engine.machine import check_device
+
+    if options.device != "cuda":  # whether there is one, the nodes know
+        check_device(options.device)
+    grid = expand(suite, choice, Path(options.cache), device=options.device)
+    with joined_cluster(address) as cluster:
+        slots = cluster.slots(jobs, options)
+        return launch(grid, out, slots, options, cluster.starter(options, scratch and scratch.absolute()))
+
+
+def launch(grid: Grid, out: Path, slots: Sequence[Slot], options: Options, start: Start | None = None) -> int:
+    """Run and show; returns the exit code."""
+    from ..bench.launch import run_grid
+    from .bench_display import GridDisplay
+
     with GridDisplay(out, grid, len(slots)) as display:
-        failed = run_grid(out.absolute(), grid, slots, options, display.hear)
+        failed = run_grid(out.absolute(), grid, slots, options, display.hear, start)
         display.conclude()
     return 1 if failed else 0
 
