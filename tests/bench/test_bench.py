@@ -116,6 +116,20 @@ def test_a_failing_cell_is_told_and_tried_again(
     assert not list((tmp_path / "bench").glob("cells/*/error.txt"))
 
 
+def test_grids_may_have_one_shelf_together(words: list[str], tmp_path: Path) -> None:
+    """What the first grid has trained the second finds, in its own folder and under its own name."""
+    (tmp_path / "mine.yaml").write_text(FILE.replace("[source-only, mcd]", "[mcd]").replace(", S>night", ""))
+    found = []
+    for number in (1, 2):
+        out = tmp_path / str(number)
+        words[words.index("--out") + 1] = str(out)
+        assert call([*words, "--shelf", str(tmp_path / "shelf")]) == 0
+        events = [json.loads(line) for path in out.glob("cells/*/events.jsonl") for line in path.open()]
+        found += [event["found"] for event in events if event["event"] == "trained"]
+        assert not (out / "shelf").exists()
+    assert found == [False, True]
+
+
 def test_a_second_launcher_is_refused(words: list[str], tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     with locked(tmp_path / "bench" / f".launcher-{socket.gethostname()}.lock"):
         assert "in use by another ssdg bench on this machine" in complaint(*words)

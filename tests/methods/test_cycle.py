@@ -63,7 +63,7 @@ def test_dcg_learns_the_labeled_domain_and_the_pseudo_labels_of_this_cycle():
     recorder, cfg, _ = run(cycles=2)
     for cycle, given in enumerate(recorder.trained("dcg"), start=1):
         assert given["labeled"] is LABELED  # not the intermediate domain
-        assert given["settings"] is cfg
+        assert given["settings"] == cfg.dcg
         pseudo = given["pseudo"]
         assert images_of(pseudo) == images_of(SEA) + images_of(SKY)
         expected = [recorder.made[f"apl/{name}", cycle].y for name in ("sea", "sky")]

@@ -29,6 +29,7 @@ class Options:
     threads: int = 1
     save_seconds: float = 30.0
     cores: tuple[int, ...] = ()
+    shelf: str = ""  # of stages that cells share; empty is that of the grid's folder
 
 
 def main(words: list[str]) -> int:
@@ -99,14 +100,14 @@ def train(folder: Path, cell: str, options: Options) -> None:
     if config.hash != cell:
         raise UserError(f"cell {cell} of {folder} resolves to {config.hash} now; give another --out")
     problem = with_others(config, problem, sister_targets(given, cells), Path(options.cache))
-    kept = {key: value for key, value in vars(options).items() if key != "cores"}
+    kept = {key: value for key, value in vars(options).items() if key not in ("cores", "shelf")}
     run(
         config,
         problem,
         cell_folder(folder, cell),
         start_machine(options.device, config.precision),
         save_seconds=options.save_seconds,
-        shelf=folder / "shelf",
+        shelf=Path(options.shelf) if options.shelf else folder / "shelf",
         about={"command": f"ssdg resume {cell_folder(folder, cell)}", "options": kept},
     )
 

@@ -42,6 +42,7 @@ def run(
     device: str = "auto",
     cache: Path | None = None,
     save_seconds: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
+    shelf: Path | None = None,
     ray: str | None = None,
     scratch: Path | None = None,
 ) -> int:
@@ -75,6 +76,8 @@ def run(
         Where decoded images are kept.  [default: $SSDG_CACHE or ~/.cache/ssdg]
     save_seconds
         Least time between two checkpoints of a cell.
+    shelf
+        Where stages that cells share are kept; grids may have one together.  [default: the folder shelf in --out]
     ray
         Give the cells to a Ray cluster: auto (the one of $RAY_ADDRESS or of this machine) or HOST:PORT of its head.
     scratch
@@ -84,7 +87,8 @@ def run(
     from ..engine.open import default_cache
 
     wanted, choice = choose(suite, words, data, preset, {"methods": methods, "tasks": tasks, "seeds": seeds})
-    options = Options(str((cache or default_cache()).absolute()), device, threads, save_seconds)
+    shared = str(shelf.absolute()) if shelf else ""
+    options = Options(str((cache or default_cache()).absolute()), device, threads, save_seconds, shelf=shared)
     if ray is None:
         if scratch is not None:
             raise UserError("--scratch was given without --ray; local workers need none, leave it out")

@@ -1,4 +1,4 @@
-"""Finished stages that runs of one benchmark share: a stage that has been computed is not computed again."""
+"""Finished stages that runs share: a stage that has been computed is not computed again."""
 
 from __future__ import annotations
 
@@ -58,12 +58,11 @@ def start_digest(learner: Learner) -> str:
     return sha.hexdigest()[:32]
 
 
-def scored_data(problem: Problem) -> str | None:
-    """A hash of the held-out images and all targets that a product is scored on; None where there is one target."""
-    if problem.target is None or not problem.others:
-        return None
+def scored_data(problem: Problem) -> str:
+    """A hash of the held-out images and all targets that a product is scored on."""
     held = problem.validation.fingerprint if problem.validation is not None else ""
-    return digest_of(held, *sorted(target.fingerprint for target in (problem.target, *problem.others)))
+    targets = [problem.target, *problem.others] if problem.target is not None else []
+    return digest_of(held, *sorted(target.fingerprint for target in targets))
 
 
 def aim(meta: Meta, target: str) -> None:
@@ -86,18 +85,25 @@ class Shelf:
             yield
 
     def fetch(self, name: str, path: Path) -> bool:
-        """Copy the stage to a run's own folder, if it is here."""
-        return copy_file(self.folder / f"{name}.safetensors", path)
+        """Put the stage into a run's own folder, if it is here."""
+        return put_file(self.folder / f"{name}.safetensors", path)
 
     def keep(self, name: str, path: Path) -> None:
-        """Copy a finished stage here."""
-        copy_file(path, self.folder / f"{name}.safetensors")
+        """Put a finished stage here."""
+        put_file(path, self.folder / f"{name}.safetensors")
 
 
-def copy_file(source: Path, path: Path) -> bool:
-    """Copy a file so that it is whole or not there; says whether there was one to copy."""
+def put_file(source: Path, path: Path) -> bool:
+    """Let `path` be the file too, whole or not there; says whether there was one.
+
+    A second name where the file system allows it, else a copy: checkpoints are replaced and never changed in place.
+    """
     if not source.exists():
         return False
     with atomic_path(path) as temporary:
-        shutil.copyfile(source, temporary)
+        temporary.unlink()
+        try:
+            temporary.hardlink_to(source)
+        except OSError:
+            shutil.copyfile(source, temporary)
     return True

@@ -97,15 +97,15 @@ class StageTrainer:
     ) -> Iterator[None]:
         """Fetch the stage if another run has left it on the shelf, else leave it there once it is done.
 
-        The product's stage holds scores on targets: it is shared by runs that know of each other's. One that was
-        begun is not shared.
+        The product's stage holds scores on targets: it is shared by runs that are scored on the same ones. One that
+        was begun is not shared.
         """
         scored = scored_data(self.problem) if product else ""
-        is_alone = scored is None or self.machine.world > 1 or stage.path.exists()
+        is_alone = self.machine.world > 1 or stage.path.exists()
         if self.shelf is None or is_alone:
             yield
             return
-        name = identity(stage, learner, inputs, settings, lr_scale, self.pipeline, self.machine, str(scored))
+        name = identity(stage, learner, inputs, settings, lr_scale, self.pipeline, self.machine, scored)
         with self.shelf.turn(name):
             found = self.shelf.fetch(name, stage.path)
             yield

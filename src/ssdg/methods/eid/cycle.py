@@ -31,7 +31,7 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
             return next(iter(labelers.values()))
         # DCG
         inputs = Inputs(task.labeled, pseudo=pseudo, union=cfg.union)
-        trainer.train("dcg", dual, inputs, cfg, round=cycle, lr_scale=1 / cycle**2, product=not adapts)
+        trainer.train("dcg", dual, inputs, cfg.dcg, round=cycle, lr_scale=1 / cycle**2, product=not adapts)
         # EID
         source = evolve(task, trainer, dual, cfg, cycle=cycle)
     return dual

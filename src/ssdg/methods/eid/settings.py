@@ -10,19 +10,11 @@ from ...data.sets import Mix
 from ..api import Settings, find_method
 
 
-class EidSettings(Settings):
-    """`epochs`, `batch`, `lr` and what follows are DCG's; `labeler` holds the settings of the method in `apl`."""
+class DcgSettings(Settings):
+    """What decides a training of the dual networks, but for its data."""
 
     epochs: int = Field(15, ge=1, description="DCG epochs per cycle")
     iterations: int | None = Field(None, ge=1, description="N_max; empty: the larger of the sets is seen once")
-    cycles: int = Field(3, ge=1, description="C: cycles of APL, DCG and EID")
-    reinit: bool = Field(False, description="start every cycle from fresh networks instead of carrying on")
-    # APL
-    apl: str = Field("mcd", description="the DA method that labels each unlabeled domain")
-    apl_backbone: str | None = Field(None, description="may be deeper than DCG's; empty: the run's backbone")
-    apl_weights: str | None = Field(None, description="initial weights of apl_backbone; empty: the run's")
-    labeler: Any = Field(default_factory=dict, validate_default=True, description="settings of the method in apl")
-    # DCG
     dual: bool = Field(True, description="exchange small-loss choices; off: both learn all pseudo-labels")
     style: bool = Field(True, description="style confusion")
     diversity: bool = Field(True, description="label diversity regularization")
@@ -34,6 +26,19 @@ class EidSettings(Settings):
     # that the release's sqrt(var + 1e-6) has, and keeps networks without batch norm finite.
     style_eps: float = Field(1e-3, gt=0, description="added to sigma before dividing")
     style_detach: bool = Field(False, description="take style statistics as constants of the gradient")
+
+
+class EidSettings(DcgSettings):
+    """`epochs`, `batch`, `lr` and what follows are DCG's; `labeler` holds the settings of the method in `apl`."""
+
+    cycles: int = Field(3, ge=1, description="C: cycles of APL, DCG and EID")
+    reinit: bool = Field(False, description="start every cycle from fresh networks instead of carrying on")
+    # APL
+    apl: str = Field("mcd", description="the DA method that labels each unlabeled domain")
+    apl_backbone: str | None = Field(None, description="may be deeper than DCG's; empty: the run's backbone")
+    apl_weights: str | None = Field(None, description="initial weights of apl_backbone; empty: the run's")
+    labeler: Any = Field(default_factory=dict, validate_default=True, description="settings of the method in apl")
+    # What DCG learns from
     union: bool = Field(False, description="one shuffled stream of labeled and pseudo-labeled images")
     # EID
     clean_rate: float = Field(0.4, gt=0, le=1, description="R: share of the agreed images kept as clean")
@@ -42,6 +47,11 @@ class EidSettings(Settings):
     mix: Mix = Field("mixup", description="how the intermediate domain is made")
     mix_alpha: float = Field(1.0, gt=0, description="alpha ~ Beta(mix_alpha, mix_alpha)")
     any_pair: bool = Field(False, description="mix any two of the union, one coefficient per batch")
+
+    @property
+    def dcg(self) -> DcgSettings:
+        """Those of DCG alone: cycles that differ in nothing else are one and the same."""
+        return DcgSettings.model_validate({name: getattr(self, name) for name in DcgSettings.model_fields})
 
     @field_validator("apl")
     @classmethod
