@@ -19,6 +19,7 @@ from torch import Tensor
 Rows = NDArray[np.intp]
 Mix = Literal["mixup", "cutmix", "x+u"]
 View = Literal["second", "strong"]  # beside the weak view that every image has: another weak one, a strong one
+WebLabel = Literal["ignored", "retained", "refined"]  # what becomes of the keywords of a crawl
 Setting = Literal["ssdg", "uda"]  # the target is never seen; the target is the unlabeled domain
 
 
@@ -123,9 +124,14 @@ class UnlabeledSet:
     def labeled_by(self, labels: PseudoLabels) -> LabeledSet:
         """The kept images with their pseudo-labels, none of them trusted."""
         rows = np.flatnonzero(labels.keep)
-        return LabeledSet(
-            self.images.take(rows), labels.y[rows], self.domain[rows], trusted=np.zeros(len(rows), np.bool_)
-        )
+        return self._guessed(rows, labels.y[rows])
+
+    def labeled_as(self, y: NDArray[np.int64]) -> LabeledSet:
+        """All images with these classes, none of them trusted."""
+        return self._guessed(np.arange(len(self)), y)
+
+    def _guessed(self, rows: Rows, y: NDArray[np.int64]) -> LabeledSet:
+        return LabeledSet(self.images.take(rows), y, self.domain[rows], trusted=np.zeros(len(rows), np.bool_))
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,12 +262,17 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """All that a method may see. Domain 0 is the labeled one; `unlabeled` follows in order from 1."""
+    """All that a method may see. Domain 0 is the labeled one; `unlabeled` follows in order from 1.
+
+    `web` has the web-labels of those unlabeled domains that are crawls; where they are ignored it is empty.
+    """
 
     classes: tuple[str, ...]
     labeled: LabeledSet
     unlabeled: Mapping[str, UnlabeledSet] = field(default_factory=dict)
     setting: Setting = "ssdg"
+    web: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    web_label: WebLabel = "ignored"
 
     @property
     def pool(self) -> UnlabeledSet:

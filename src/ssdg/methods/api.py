@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -12,7 +12,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from ..data.sets import Batch, Inputs, LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet, View
+from ..data.sets import (
+    Batch,
+    Inputs,
+    LabeledSet,
+    MixedSet,
+    PseudoLabels,
+    Task,
+    UnlabeledSet,
+    View,
+    WebLabel,
+    concat_labeled,
+)
 from ..errors import unknown
 from ..models.backbones import Backbone
 from ..models.heads import linear_head
@@ -154,9 +165,19 @@ class Method:
     needs: tuple[Need, ...] = ()
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     algorithm: Algorithm | None = None
+    uses_web_labels: bool = False  # itself; others of several labeled domains may be given them as labels
+
+    @property
+    def web_labels(self) -> tuple[WebLabel, ...]:
+        """The strategies for web-labels that it can follow, as the paper lists them."""
+        if self.uses_web_labels:
+            return ("ignored", "retained", "refined")
+        return ("ignored", "retained") if self.family in ("source", "DG") else ("ignored",)
 
     def fit(self, task: Task, trainer: Trainer, build: Build, settings: Settings) -> Learner:
         """Train on a task; returns the product."""
+        if task.web and not self.uses_web_labels:
+            task = retained(task)
         if self.algorithm is not None:
             return self.algorithm(task, trainer, build, settings)
         product = build("main", self.learner, settings, num_domains=task.labeled.num_domains)
@@ -173,6 +194,13 @@ class Method:
             views=tuple(view for view in VIEWS if view in self.needs),
             ratio=getattr(settings, "ratio", 1),
         )
+
+
+def retained(task: Task) -> Task:
+    """Web-labels as labels: crawls join the labeled set as further domains, and nothing of them is unlabeled."""
+    crawls = [task.unlabeled[name].labeled_as(y) for name, y in task.web.items()]
+    rest = {name: pool for name, pool in task.unlabeled.items() if name not in task.web}
+    return replace(task, labeled=concat_labeled([task.labeled, *crawls]), unlabeled=rest, web={})
 
 
 METHODS: dict[str, Method] = {}

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ...data.sets import Batch
-from ...losses.adversarial import boundary_loss, unknown_logit
+from ...losses.adversarial import boundary_loss
 from ...losses.classification import cross_entropy
 from ...models.heads import linear_head
 from ...models.layers import reverse_gradient
@@ -49,12 +49,12 @@ class Osbp:
 
     def logits(self, x: Tensor) -> Tensor:
         """(1, B, classes): of the known classes only."""
-        logits: Tensor = self.head(self.features(x))
-        return logits[:, :-1].unsqueeze(0)
+        return self.open_logits(x)[..., :-1]
 
-    def unknown(self, x: Tensor) -> Tensor:
-        """The probability of each image to be of no known class: (B,) in [0, 1]."""
-        return unknown_logit(self.head(self.features(x))).sigmoid()
+    def open_logits(self, x: Tensor) -> Tensor:
+        """(1, B, classes + 1): the last is 'unknown'."""
+        logits: Tensor = self.head(self.features(x))
+        return logits.unsqueeze(0)
 
 
 register(

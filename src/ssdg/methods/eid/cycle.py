@@ -14,7 +14,8 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
     """The cycle: labelers give pseudo-labels, dual networks learn them, what is clean becomes the next source.
 
     In domain adaptation the target is the one unlabeled domain and its labeler is the product: DCG is discarded in
-    the end, so the last cycle needs none.
+    the end, so the last cycle needs none. Crawls whose web-labels are retained have no labeler: if all unlabeled
+    domains are such, a cycle is DCG alone.
     """
     adapts = task.setting == "uda"
     apl = Labeling(find_method(cfg.apl, family="DA"), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
@@ -33,7 +34,8 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
         inputs = Inputs(task.labeled, pseudo=pseudo, union=cfg.union)
         trainer.train("dcg", dual, inputs, cfg.dcg, round=cycle, lr_scale=1 / cycle**2, product=not adapts)
         # EID
-        source = evolve(task, trainer, dual, cfg, cycle=cycle)
+        if labelers:  # which learn from it
+            source = evolve(task, trainer, dual, cfg, cycle=cycle)
     return dual
 
 
@@ -48,5 +50,6 @@ register(
         needs=("unlabeled",),
         presets={"release": RELEASE, "quick": QUICK, "quick none": QUICK_DIGITS},
         algorithm=fit,
+        uses_web_labels=True,
     )
 )
