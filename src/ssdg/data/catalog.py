@@ -155,7 +155,7 @@ CATALOG: tuple[Dataset, ...] = (
     ),
     Dataset(
         "web-digits",
-        (*_EMBEDDED_DOMAINS, DomainEntry("web", "Web", num_images=2500)),
+        (*_EMBEDDED_DOMAINS, DomainEntry("web", "Web")),
         _DIGITS,
         32,
         "none",

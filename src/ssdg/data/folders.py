@@ -198,7 +198,8 @@ def _array_domain(item: Item, reader: Reader) -> Domain:
     found_by = tuple(str(label) for label in arrays[WEB_LABELS].tolist()) if WEB_LABELS in arrays else ()
     if found_by:
         names = tuple(OOD if name == "-1" else name for name in names)
-    return Domain(item.parts[-1].rpartition(".")[0], items, names, class_order(names), web_labels=found_by)
+    classes = (*class_order({*names} - {OOD}), *({*names} & {OOD}))
+    return Domain(item.parts[-1].rpartition(".")[0], items, names, classes, web_labels=found_by)
 
 
 def _check_labels(name: str, labels: NDArray[np.int64], num_images: int, file: str) -> None:

@@ -64,13 +64,14 @@ class Reader:
             return self._arrays[key]
 
     def npz_labels(self, item: Item) -> tuple[dict[str, NDArray[np.int64]], int]:
-        """`labels` and, if there are any, `web_labels` of an .npz file; and how many images it has, none of them read."""
+        """`labels` of an .npz file and `web_labels` where it has them; how many images, none of them read."""
         with self._npz(item) as npz:
             with npz.zip.open("images.npy") as file:
                 shape, dtype = _npy_header(file)
             if dtype != np.uint8 or len(shape) != 4 or shape[3] != 3:
                 raise UserError(f"'images' in '{item.file}' is {dtype} {shape}; it must be uint8 (N, H, W, 3)")
-            return {name: npz[name] for name in ("labels", WEB_LABELS) if name == "labels" or name in npz}, shape[0]
+            names = ["labels", *([WEB_LABELS] if WEB_LABELS in npz else [])]
+            return {name: npz[name] for name in names}, shape[0]
 
     @contextmanager
     def _npz(self, item: Item) -> Iterator[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps, ImageStat
 
+from ..errors import UserError
 from . import glyphs
 from .embedded import PHOTO_SIDE, crop, scene
 from .rendering import CANVAS, MIN_CONTRAST, OVERSAMPLE, draws
@@ -40,6 +41,8 @@ class Supplies:
         """Open the files."""
         opened = {path: ImageFont.truetype(str(path), glyphs.HEIGHT) for path in fonts}
         symbols = tuple(font for path, font in opened.items() if draws(path, SYMBOLS))
+        if not symbols:
+            raise UserError("no font with symbols in matplotlib: run pip install --force-reinstall matplotlib")
         return cls(tuple(opened.values()), symbols, tuple(scene(path) for path in photos))
 
 

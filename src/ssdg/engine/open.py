@@ -89,7 +89,7 @@ def with_full_paths(given: Flat) -> Flat:
         if isinstance(full.get(key), str) and Path(full[key]).is_file():
             full[key] = str(Path(full[key]).absolute())
     if full.get("data") is not None:
-        if full["data"] not in EMBEDDED:
+        if str(full["data"]) not in EMBEDDED:
             full["data"] = str(Path(str(full["data"])).absolute())
         return full
     for key in ("labeled", "target"):
@@ -127,7 +127,7 @@ def find_root(given: Flat, cache: Path) -> Path | None:
     data = given.get("data")
     if data is None:
         return None
-    return EMBEDDED[data](cache) if data in EMBEDDED else Path(str(data))
+    return EMBEDDED[str(data)](cache) if str(data) in EMBEDDED else Path(str(data))
 
 
 def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) -> Problem:
