@@ -125,11 +125,6 @@ def test_nothing_of_the_other_domains_is_used_again(built: Path) -> None:
     assert not used & own
 
 
-def test_no_hand_written_digit_is_left_over_to_be_used() -> None:
-    halves = digits.split_mnist(0)
-    assert sum(len(labels) for _, labels in halves) == 5000
-
-
 def test_looks_of_digits_and_of_strangers(supplies: Supplies) -> None:
     rng = numpy_rng("looks")
     makers = [
