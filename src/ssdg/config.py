@@ -46,7 +46,9 @@ class RunConfig(BaseModel):
     method: str = "eid"
     preset: Literal["paper", "release", "quick"] = "paper"
     seed: int = Field(0, ge=0, description="of everything random")
-    data: str | None = Field(None, description="a benchmark's folder or zip, or 'digits'; empty for own folders")
+    data: str | None = Field(
+        None, description="a benchmark's folder or zip, 'digits', 'web-digits'; empty for own folders"
+    )
     labeled: str = Field(description="domain (with data) or folder")
     unlabeled: tuple[str, ...] | None = Field(None, description="domains or folders; empty: all the others")
     target: str | None = Field(None, description="domain or folder of the unseen domain")

@@ -16,6 +16,8 @@ PACS = ("art_painting", "cartoon", "photo", "sketch")
         (("art", "clipart", "product", "real_world", "web"), "Office-Webdata"),
         (("mnist", "mnist_m", "svhn", "syn"), "Digits-DG"),
         (("mnist", "mnist_m", "optdigits", "syn"), "digits"),
+        (("mnist", "mnist_m", "optdigits", "syn", "web"), "web-digits"),
+        (("mnist", "mnist_m", "svhn", "syn", "web"), "Digits-DG"),
         (("chars74k_font", "mnist", "mnist_m", "svhn", "usps"), "Digits-DG"),
     ],
 )

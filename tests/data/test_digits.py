@@ -148,10 +148,10 @@ def test_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         digits.digits_root(tmp_path)
 
 
-def test_too_few_photographs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_photographs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits, "PHOTOS", (*digits.PHOTOS[:2], ("skimage", "data/not_there.png")))
     with pytest.raises(UserError, match=r"need 3 photographs .* found 2"):
-        digits._photo_files()
+        digits.digits_root(tmp_path)
 
 
 def test_blend_by_hand(tmp_path: Path) -> None:

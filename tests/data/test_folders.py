@@ -110,6 +110,31 @@ def test_array_with_too_few_labels(tmp_path):
         read_benchmark(tmp_path)
 
 
+def crawl(path, labels, web_labels):
+    np.savez(path, images=np.zeros((3, 4, 4, 3), np.uint8), labels=labels, web_labels=web_labels)
+
+
+def test_array_of_a_crawl(tmp_path):
+    crawl(tmp_path / "web.npz", [10, -1, 9], [10, 9, 10])
+    npz(tmp_path / "plain.npz", [-1, 0])
+    found = read_benchmark(tmp_path)
+    assert found["web"].labels == ("10", "ood", "9")
+    assert found["web"].web_labels == ("10", "9", "10")
+    assert found["web"].counts() == {"9": 1, "10": 1, "ood": 1}
+    assert found["plain"].labels == ("-1", "0")  # a number like any other where nobody searched
+    assert found["plain"].web_labels == ()
+
+
+@pytest.mark.parametrize(
+    ("web_labels", "told"),
+    [([1, 2], "3 images but 2 web_labels; each image needs one"), ([0.5, 1, 2], "'web_labels' in .* not float64")],
+)
+def test_array_of_a_crawl_with_wrong_keywords(tmp_path, web_labels, told):
+    crawl(tmp_path / "web.npz", [1, 2, 3], web_labels)
+    with pytest.raises(UserError, match=told):
+        read_benchmark(tmp_path)
+
+
 def test_a_root_without_domains(tmp_path):
     write(tmp_path / "1.png", png(1))
     with pytest.raises(UserError, match="no domain"):

@@ -12,6 +12,7 @@ from pictures import benchmark, png, write
 from ssdg.cli import call
 from ssdg.data.folders import read_benchmark
 from ssdg.data.statistics import Count, count_images
+from ssdg.engine.open import EMBEDDED
 
 
 def write_images(folder: Path, num: int) -> None:
@@ -103,3 +104,13 @@ def test_mistakes_cost_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[
     for root, told in ((tmp_path / "nowhere", "does not exist"), (tmp_path / "empty", "no domain in")):
         assert call(["data", "statistics", str(root)]) == 2
         assert told in capsys.readouterr().err
+
+
+def test_embedded_data_have_names_and_a_folder_of_that_name_comes_first(
+    crawled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(EMBEDDED, "web-digits", lambda cache: crawled)
+    monkeypatch.chdir(tmp_path)
+    assert "12 │       2 │  16.67" in printed(capsys, "web-digits")
+    write_images(tmp_path / "web-digits" / "one" / "ant", 5)
+    assert "5 images." in printed(capsys, "web-digits")

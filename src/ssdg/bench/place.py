@@ -43,8 +43,8 @@ class Place:
 
 def default_data(suite: Suite) -> str:
     """The embedded digits, if the suite is made for them."""
-    if EMBEDDED in suite.data:
-        return EMBEDDED
+    if own := [name for name in suite.data if name in EMBEDDED]:
+        return own[0]
     wanted = f"the folder or zip of {suite.data[0]}" if suite.data else "a benchmark's folder or zip"
     raise UserError(f"suite '{suite.name}' has no data; add --data with {wanted}")
 

@@ -57,7 +57,7 @@ def run(
     out
         The folder of the grid; more methods, tasks and seeds may be added to it later.
     data
-        A benchmark's folder or zip, or 'digits' (embedded).
+        A benchmark's folder or zip, or an embedded one: digits, web-digits.
     preset
         paper, release or quick.  [default: paper]
     methods

@@ -51,6 +51,15 @@ def _dataset_json(dataset: Any) -> dict[str, Any]:
     return asdict(dataset) | {"tasks": dataset.tasks}
 
 
+def _found(root: Path) -> Path:
+    """A folder or archive as given; where there is none, the embedded data set of that name."""
+    if root.exists():
+        return root
+    from ..engine.open import default_cache, find_root
+
+    return find_root({"data": str(root)}, default_cache()) or root
+
+
 def _print_json(value: Any) -> None:
     import json
 
@@ -64,7 +73,7 @@ def describe(root: Path, *, as_json: Json = False) -> None:
     Parameters
     ----------
     root
-        A folder or a .zip archive.
+        A folder or a .zip archive, or an embedded one: digits, web-digits.
     as_json
         Print JSON instead of tables.
     """
@@ -72,7 +81,7 @@ def describe(root: Path, *, as_json: Json = False) -> None:
     from ..data.statistics import count_images
     from .data_display import count_table
 
-    found = checks.describe(root)
+    found = checks.describe(_found(root))
     if as_json:
         _print_json(_description_json(found))
         return
@@ -127,14 +136,15 @@ def statistics(
     as_json: Json = False,
     out: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> None:
-    """Count images by class and domain, with the rate of those that belong to no class where folders tell it.
+    """Count images by class and domain, with the rate of those that belong to no class where it is told.
 
     Folders named ood tell it: web/dog/ood holds what a search for dog gave and is none, web/ood what is of no class.
+    So does an .npz file with web_labels; its images are counted by these.
 
     Parameters
     ----------
     root
-        A folder or a .zip archive.
+        A folder or a .zip archive, or an embedded one: digits, web-digits.
     format_
         text, markdown, latex or csv.
     as_json
@@ -147,7 +157,7 @@ def statistics(
     from ..files import write_text
     from . import data_display
 
-    counted = count_images(read_benchmark(root))
+    counted = count_images(read_benchmark(_found(root)))
     made = data_display.as_json(counted) if as_json else data_display.render(counted, format_)
     if out is not None:
         write_text(out, made)
@@ -162,7 +172,7 @@ def verify(root: Path, *, as_json: Json = False) -> int:
     Parameters
     ----------
     root
-        A folder or a .zip archive.
+        A folder or a .zip archive, or an embedded one: digits, web-digits.
     as_json
         Print JSON instead of a table.
     """
@@ -171,7 +181,7 @@ def verify(root: Path, *, as_json: Json = False) -> int:
 
     from ..data import verify as checks
 
-    findings = checks.verify(root)
+    findings = checks.verify(_found(root))
     if as_json:
         _print_json([asdict(finding) for finding in findings])
         return int(bool(findings))

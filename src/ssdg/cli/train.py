@@ -51,7 +51,7 @@ def train(
     words
         A YAML file of settings and any number of key=value settings, such as cycles=2 labeler.epochs=5.
     data
-        A benchmark's folder or zip, or 'digits' (embedded). Leave out to train on folders of your own.
+        A benchmark's folder or zip, or an embedded one: digits, web-digits. Leave out to use folders of your own.
     labeled
         The labeled domain of --data, or a folder with one sub-folder per class.
     unlabeled

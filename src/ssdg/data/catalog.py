@@ -76,6 +76,13 @@ _OFFICE_DOMAINS = (
 )
 _MNIST = DomainEntry("mnist", "Mn", num_images=6000)
 _MNIST_M = DomainEntry("mnist_m", "Mm", num_images=6000)
+_EMBEDDED_DOMAINS = (
+    DomainEntry("mnist", "Mn"),
+    DomainEntry("mnist_m", "Mm"),
+    DomainEntry("optdigits", "Op"),
+    DomainEntry("syn", "Sy"),
+)
+_EMBEDDED_GET = "built in: made on this machine from packages of the extra 'demo', nothing to download"
 _PACS_GET = (
     "the PACS archive of the Deeper, Broader and Artier project page, unpacked as "
     "ROOT/images/<domain>/<class>/ with ROOT/splits/<domain>_{train,crossval,test}_kfold.txt"
@@ -138,18 +145,24 @@ CATALOG: tuple[Dataset, ...] = (
     ),
     Dataset(
         "digits",
-        (
-            DomainEntry("mnist", "Mn"),
-            DomainEntry("mnist_m", "Mm"),
-            DomainEntry("optdigits", "Op"),
-            DomainEntry("syn", "Sy"),
-        ),
+        _EMBEDDED_DOMAINS,
         _DIGITS,
         32,
         "none",
         0.2,
-        "built in: made on this machine from packages of the extra 'demo', nothing to download",
+        _EMBEDDED_GET,
         "MNIST: CC BY-SA 3.0; optdigits: CC BY 4.0; photographs of mnist_m: as scikit-learn and -image state",
+    ),
+    Dataset(
+        "web-digits",
+        (*_EMBEDDED_DOMAINS, DomainEntry("web", "Web")),
+        _DIGITS,
+        32,
+        "none",
+        0.2,
+        _EMBEDDED_GET,
+        "as digits; photographs of web: as scikit-image and matplotlib state",
+        web="web",
     ),
 )
 

@@ -24,6 +24,15 @@ def check_roles(labeled: str, unlabeled: Sequence[str], target: str | None) -> N
         raise UserError(f"'{twice[0]}' is given twice as an unlabeled domain; give it once")
 
 
+def check_web_role(*trusted: Domain) -> None:
+    """What a search found can only be unlabeled: its keywords are no truth, and its truth is nobody's to train on."""
+    for domain in trusted:
+        if domain.web_labels:
+            raise UserError(
+                f"'{domain.name}' was found by keywords and can only be an unlabeled domain; choose another"
+            )
+
+
 def check_setting(setting: str, unlabeled: Sequence[str], target: str | None) -> None:
     """Domain adaptation has one unlabeled domain: its target."""
     if setting == "uda" and target is None:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,18 +15,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import UserError
-from ..files import atomic_path, locked
 from ..seeds import numpy_rng
-from .rendering import NUM_CLASSES, SIDE, installed, render_digits, usable_fonts
+from .embedded import Photos, Progress, crop, made_root, photo_files, save_arrays, scene
+from .rendering import NUM_CLASSES, SIDE, render_digits, usable_fonts
 
 Domain = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images (n, 32, 32, 3), labels (n,)
-Progress = Callable[[str], None]
 
 DOMAINS = ("mnist", "mnist_m", "optdigits", "syn")
 VERSION = 2  # of the recipe: raise it when the same sources give other pixels
 PER_CLASS = 250
 OPTDIGITS_SIDE = 24  # px, in a frame of 32
-PHOTOS = (
+PHOTOS: Photos = (
     ("sklearn", "datasets/images/china.jpg"),
     ("sklearn", "datasets/images/flower.jpg"),
     ("skimage", "data/astronaut.png"),
@@ -37,8 +34,6 @@ PHOTOS = (
     ("skimage", "data/motorcycle_left.png"),
     ("skimage", "data/rocket.jpg"),
 )
-MIN_PHOTOS = 3
-PHOTO_SIDE = 240  # the shorter side, so that a crop of 32 px shows texture as a crop of BSDS500 does
 
 
 def digits_root(cache: Path, seed: int = 0, progress: Progress | None = None) -> Path:
@@ -49,18 +44,13 @@ def digits_root(cache: Path, seed: int = 0, progress: Progress | None = None) ->
     domain.
     """
     _check_packages()
-    fonts, photos = usable_fonts(), _photo_files()
-    root = cache / f"digits-v{VERSION}-s{seed}-{_content_key([*fonts, *photos])}"
-    with locked(cache / f".{root.name}.lock"):
-        if not root.is_dir():
-            _build(root, fonts, photos, seed, progress or (lambda line: None))
-    return root
+    fonts, photos, tell = usable_fonts(), photo_files(PHOTOS), progress or (lambda line: None)
+    recipe = f"digits-v{VERSION}-s{seed}"
+    return made_root(cache, recipe, [*fonts, *photos], lambda folder: _build(folder, fonts, photos, seed, tell))
 
 
-def _build(root: Path, fonts: list[Path], photos: list[Path], seed: int, progress: Progress) -> None:
-    """Write the four files beside `root` and rename the folder; call it under the lock."""
-    building = root.with_name(f".{root.name}.building")
-    shutil.rmtree(building, ignore_errors=True)  # of a killed process
+def _build(folder: Path, fonts: list[Path], photos: list[Path], seed: int, progress: Progress) -> None:
+    """Write the four files."""
     plain, blended = split_mnist(seed)
     makers: dict[str, Callable[[], Domain]] = {
         "mnist": lambda: (_as_rgb(plain[0]), plain[1]),
@@ -70,13 +60,8 @@ def _build(root: Path, fonts: list[Path], photos: list[Path], seed: int, progres
     }
     for number, name in enumerate(DOMAINS, 1):
         progress(f"making the embedded digits: {name} ({number} of {len(DOMAINS)})")
-        _save(building / f"{name}.npz", *_shuffled(*makers[name](), seed, name))
-    building.replace(root)
-
-
-def _save(path: Path, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, images=images, labels=labels)
+        images, labels = _shuffled(*makers[name](), seed, name)
+        save_arrays(folder / f"{name}.npz", images=images, labels=labels)
 
 
 def _shuffled(images: NDArray[np.uint8], labels: NDArray[np.int64], seed: int, name: str) -> Domain:
@@ -98,8 +83,8 @@ def split_mnist(seed: int) -> tuple[Domain, Domain]:
 def blend(grey: NDArray[np.uint8], photos: list[Path], seed: int) -> NDArray[np.uint8]:
     """MNIST-M's recipe: the absolute difference of a random photograph crop and the digit, per channel."""
     rng = numpy_rng("digits", seed, "crops")
-    scenes = [_scene(path) for path in photos]
-    crops = np.stack([_crop(scenes[rng.integers(len(scenes))], rng) for _ in grey])
+    scenes = [scene(path) for path in photos]
+    crops = np.stack([crop(scenes[rng.integers(len(scenes))], SIDE, rng) for _ in grey])
     difference: NDArray[np.int16] = crops.astype(np.int16) - grey[..., None]
     return np.abs(difference).astype(np.uint8)
 
@@ -125,37 +110,6 @@ def _resized(grey: NDArray[np.uint8], side: int = SIDE) -> NDArray[np.uint8]:
 
 def _as_rgb(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.repeat(grey[..., None], 3, axis=3)
-
-
-def _scene(path: Path) -> NDArray[np.uint8]:
-    with Image.open(path) as image:
-        scale = PHOTO_SIDE / min(image.size)
-        size = (round(image.width * scale), round(image.height * scale))
-        return np.asarray(image.convert("RGB").resize(size, Image.Resampling.LANCZOS))
-
-
-def _crop(scene: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-    top, left = (int(rng.integers(side - SIDE + 1)) for side in scene.shape[:2])
-    return scene[top : top + SIDE, left : left + SIDE]
-
-
-def _photo_files() -> list[Path]:
-    """The photographs that lie inside the installed packages; newer releases may carry fewer."""
-    paths = [installed(package) / name for package, name in PHOTOS]
-    found = [path for path in paths if path.is_file()]
-    if len(found) < MIN_PHOTOS:
-        raise UserError(
-            f"the embedded digits need {MIN_PHOTOS} photographs of scikit-learn and scikit-image, found "
-            f"{len(found)}: reinstall both with pip install --force-reinstall scikit-learn scikit-image"
-        )
-    return found
-
-
-def _content_key(paths: list[Path]) -> str:
-    sha = hashlib.sha256()
-    for path in paths:
-        sha.update(hashlib.sha256(path.read_bytes()).digest())
-    return sha.hexdigest()[:8]
 
 
 def _check_packages() -> None:

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import UserError
-from .reader import Reader
+from .reader import WEB_LABELS, Reader
 from .sources import Item, Tree, read_tree
 from .splits import SplitLists, match_split_lists, read_split_files
 
+OOD = "ood"  # in any case: the folder, and so the label, of images that belong to no class (out of distribution)
 _SPLIT_FOLDERS = {
     "train": "train",
     "val": "crossval",
@@ -34,6 +38,7 @@ class Domain:
     split_lines: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()  # listed in a split file, but not there
     repeated: tuple[str, ...] = ()  # listed more than once in one split file
+    web_labels: tuple[str, ...] = ()  # the keyword that each image was found by; `labels` are then the truth
 
     def counts(self) -> dict[str, int]:
         """Images per class, in class order, those without a class under ''."""
@@ -85,6 +90,11 @@ def read_class_folder(folder: Path, name: str) -> Domain:
     wrapper, slash = tops.pop() if is_wrapped else ("", "")
     images, below = _inside(tree.images, wrapper if slash else "")
     return _class_domain(name, images, below, tree.folders, wrapper if slash else "")
+
+
+def is_ood(label: str) -> bool:
+    """Whether a folder's name, or a label, says that images belong to no class."""
+    return label.casefold() == OOD
 
 
 def class_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -175,16 +185,28 @@ def _split_folder_domain(name: str, images: Sequence[Item], below: Sequence[Sequ
 
 
 def _array_domain(item: Item, reader: Reader) -> Domain:
-    """One .npz file: uint8 images (N, H, W, 3) and N integer labels."""
-    labels, num_images = reader.npz_labels(item)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise UserError(f"'labels' in '{item.file}' must be one row of whole numbers, not {labels.dtype}")
-    if len(labels) != num_images:
-        raise UserError(f"'{item.file}' has {num_images} images but {len(labels)} labels; each image needs one label")
+    """One .npz file: uint8 images (N, H, W, 3), N integer labels, and N integer web-labels if it is a crawl.
+
+    In a crawl the label -1 says that an image belongs to no class.
+    """
+    arrays, num_images = reader.npz_labels(item)
+    for name, labels in arrays.items():
+        _check_labels(name, labels, num_images, item.file)
     rows = range(num_images)
     items = tuple(Item(f"{item.path}#{row}", item.file, item.entry, row, item.stamp) for row in rows)
-    names = tuple(str(label) for label in labels.tolist())
-    return Domain(item.parts[-1].rpartition(".")[0], items, names, class_order(names))
+    names = tuple(str(label) for label in arrays["labels"].tolist())
+    found_by = tuple(str(label) for label in arrays[WEB_LABELS].tolist()) if WEB_LABELS in arrays else ()
+    if found_by:
+        names = tuple(OOD if name == "-1" else name for name in names)
+    classes = (*class_order({*names} - {OOD}), *({*names} & {OOD}))
+    return Domain(item.parts[-1].rpartition(".")[0], items, names, classes, web_labels=found_by)
+
+
+def _check_labels(name: str, labels: NDArray[np.int64], num_images: int, file: str) -> None:
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise UserError(f"'{name}' in '{file}' must be one row of whole numbers, not {labels.dtype}")
+    if len(labels) != num_images:
+        raise UserError(f"'{file}' has {num_images} images but {len(labels)} {name}; each image needs one")
 
 
 def _layout(base: str, domains: Sequence[Domain], arrays: Sequence[Item], tree: Tree) -> str:

@@ -46,6 +46,7 @@ class Problem:
     others: tuple[Target, ...] = ()  # targets of other runs that may share this one's training
     validation: LabeledSet | None = None  # held-out images of the labeled domain
     truth: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain
+    web_labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain that is a crawl
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per unlabeled domain, for reports
     unreadable: tuple[tuple[str, str], ...] = ()  # (path, reason)
     fingerprint: str = ""

@@ -28,11 +28,20 @@ class Loaded:
     train: NDArray[np.bool_]
     held: NDArray[np.bool_]
     unreadable: tuple[tuple[str, str], ...] = ()
+    web_labels: tuple[str, ...] = ()  # the keyword that each image was found by, in a crawl
 
     def codes(self, classes: Sequence[str]) -> NDArray[np.int64]:
         """Class indices, UNKNOWN where the name is none of `classes`."""
-        number = {name: index for index, name in enumerate(classes)}
-        return np.array([number.get(label, UNKNOWN) for label in self.labels], np.int64)
+        return _codes(self.labels, classes)
+
+    def web_codes(self, classes: Sequence[str]) -> NDArray[np.int64]:
+        """Class indices of the web-labels, UNKNOWN where a keyword is none of `classes`."""
+        return _codes(self.web_labels, classes)
+
+
+def _codes(names: Sequence[str], classes: Sequence[str]) -> NDArray[np.int64]:
+    number = {name: index for index, name in enumerate(classes)}
+    return np.array([number.get(name, UNKNOWN) for name in names], np.int64)
 
 
 def load_domain(
@@ -56,4 +65,5 @@ def load_domain(
         held = held_out(cached.images.digest, validation_rate, groups)
         train = ~held
     paths = tuple(domain.items[i].path for i in cached.item)
-    return Loaded(domain.name, cached.images, labels, paths, train, held, cached.unreadable)
+    found_by = tuple(domain.web_labels[i] for i in cached.item) if domain.web_labels else ()
+    return Loaded(domain.name, cached.images, labels, paths, train, held, cached.unreadable, found_by)

@@ -19,6 +19,7 @@ from .checks import (
     check_roles,
     check_same_classes,
     check_setting,
+    check_web_role,
 )
 from .folders import Benchmark, Domain, read_benchmark, read_class_folder
 from .hidden import UNKNOWN, Problem, Target
@@ -135,6 +136,7 @@ def _roles(
     names = benchmark.names
     first = find_domain(labeled, names, dataset)
     last = find_domain(target, names, dataset) if target else None
+    check_web_role(*(benchmark[name] for name in (first, last) if name))
     check_setting(setting, unlabeled or (), last)
     if last and setting == "uda":
         check_roles(first, (), last)
@@ -219,6 +221,7 @@ def assemble(
         target=_target(target, classes) if target else None,
         validation=validation if len(validation) else None,
         truth={d.name: d.codes(classes)[d.train] for d in unlabeled},
+        web_labels={d.name: d.web_codes(classes)[d.train] for d in unlabeled if d.web_labels},
         paths={d.name: _taken(d.paths, d.train) for d in unlabeled},
         unreadable=tuple(stray) + tuple(line for domain in domains for line in domain.unreadable),
         fingerprint=_fingerprint(task, validation, target),

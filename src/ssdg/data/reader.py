@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..errors import UserError
 from .sources import Item
 
+WEB_LABELS = "web_labels"  # the array of an .npz file with the keyword that each image was found by
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of name and extra field
 
 
@@ -62,14 +63,15 @@ class Reader:
                     self._arrays[key] = npz["images"]
             return self._arrays[key]
 
-    def npz_labels(self, item: Item) -> tuple[NDArray[np.int64], int]:
-        """The `labels` of an .npz file and how many images it has, without reading their pixels."""
+    def npz_labels(self, item: Item) -> tuple[dict[str, NDArray[np.int64]], int]:
+        """`labels` of an .npz file and `web_labels` where it has them; how many images, none of them read."""
         with self._npz(item) as npz:
             with npz.zip.open("images.npy") as file:
                 shape, dtype = _npy_header(file)
             if dtype != np.uint8 or len(shape) != 4 or shape[3] != 3:
                 raise UserError(f"'images' in '{item.file}' is {dtype} {shape}; it must be uint8 (N, H, W, 3)")
-            return npz["labels"], shape[0]
+            names = ["labels", *([WEB_LABELS] if WEB_LABELS in npz else [])]
+            return {name: npz[name] for name in names}, shape[0]
 
     @contextmanager
     def _npz(self, item: Item) -> Iterator[Any]:

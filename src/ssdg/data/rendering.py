@@ -55,13 +55,18 @@ def _registered_fonts() -> list[Path]:
 
 def has_digits(path: Path) -> bool:
     """Whether the font draws ten different digits, none of them blank or its sign for a missing character."""
+    return draws(path, "0123456789")
+
+
+def draws(path: Path, characters: str) -> bool:
+    """Whether the font draws these characters, all different, none blank or its sign for a missing one."""
     try:
         font = ImageFont.truetype(str(path), 24)
     except OSError:
         return False
-    drawn = {bytes(font.getmask(str(digit))) for digit in range(NUM_CLASSES)}
+    drawn = {bytes(font.getmask(character)) for character in characters}
     missing = bytes(font.getmask("\uffff"))
-    return len(drawn) == NUM_CLASSES and missing not in drawn and all(any(mask) for mask in drawn)
+    return len(drawn) == len(characters) and missing not in drawn and all(any(mask) for mask in drawn)
 
 
 def render_digits(fonts: list[Path], per_class: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""A root in numbers: images per class and domain, and how many of them belong to no class, where folders tell it."""
+"""A root in numbers: images per class and domain, and how many of them belong to no class, where it is told."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from .catalog import Dataset, dataset_of, entry_of
-from .folders import Benchmark, Domain, class_order
-
-OOD = "ood"  # in any case: a folder of images that belong to no class (out of distribution)
+from .folders import Benchmark, Domain, class_order, is_ood
 
 
 @dataclass(frozen=True)
@@ -55,12 +53,21 @@ def count_images(benchmark: Benchmark) -> Statistics:
     return Statistics(dataset, tuple(_count_domain(domain, dataset) for domain in benchmark.domains))
 
 
-def is_ood(folder: str) -> bool:
-    """Whether a folder's name says that its images belong to no class."""
-    return folder.casefold() == OOD
-
-
 def _count_domain(domain: Domain, dataset: Dataset | None) -> DomainCount:
+    classes, total = _count_crawl(domain) if domain.web_labels else _count_folders(domain)
+    entry = entry_of(domain.name, dataset)
+    return DomainCount(domain.name, classes, total, entry.num_images if entry else None)
+
+
+def _count_crawl(domain: Domain) -> tuple[dict[str, Count], Count]:
+    """By web-label: what each keyword found, and how much of it belongs to no class."""
+    found = Counter(domain.web_labels)
+    strange = Counter(word for word, label in zip(domain.web_labels, domain.labels, strict=True) if is_ood(label))
+    classes = {word: Count(found[word], strange[word]) for word in class_order(found)}
+    return classes, Count(len(domain.items), strange.total())
+
+
+def _count_folders(domain: Domain) -> tuple[dict[str, Count], Count]:
     """OOD images of a class lie in `<class>/ood`, those of which no class is told in `ood` beside the classes.
 
     Where only the latter is there, how many of them each class had is not known.
@@ -72,9 +79,7 @@ def _count_domain(domain: Domain, dataset: Dataset | None) -> DomainCount:
         name: Count(images, strange[name] if by_class or is_ood(name) else None) for name, images in counts.items()
     }
     is_told = by_class or any(map(is_ood, counts))
-    entry = entry_of(domain.name, dataset)
-    total = Count(len(domain.items), sum(strange.values()) if is_told else None)
-    return DomainCount(domain.name, classes, total, entry.num_images if entry else None)
+    return classes, Count(len(domain.items), sum(strange.values()) if is_told else None)
 
 
 def _inside_ood(domain: Domain) -> Counter[str]:

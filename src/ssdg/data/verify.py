@@ -10,7 +10,7 @@ from pathlib import Path
 from .cache import digest_content
 from .catalog import Dataset, dataset_of, entry_of
 from .decode import UnreadableError, decode_whole, image_size
-from .folders import Benchmark, Domain, read_benchmark
+from .folders import Benchmark, Domain, is_ood, read_benchmark
 from .progress import Progress, shown
 from .reader import Reader
 from .sources import Item
@@ -138,7 +138,7 @@ def _counts(benchmark: Benchmark, dataset: Dataset | None) -> Iterator[Finding]:
 
 def _class_differences(benchmark: Benchmark) -> Iterator[Finding]:
     """Classes that some domains have and others lack."""
-    have = {domain.name: set(domain.labels) - {""} for domain in benchmark.domains}
+    have = {d.name: {label for label in d.labels if label and not is_ood(label)} for d in benchmark.domains}
     everything = set().union(*have.values())
     for name, classes in have.items():
         if lacking := everything - classes:

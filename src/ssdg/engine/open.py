@@ -16,13 +16,14 @@ from ..data.digits import digits_root
 from ..data.folders import Benchmark, read_benchmark
 from ..data.hidden import Problem
 from ..data.problem import benchmark_problem, check_domains, data_defaults, folder_problem, other_targets
+from ..data.web_digits import web_digits_root
 from ..errors import UserError
 from ..methods import find_method
 from ..models.backbones import build_backbone
 from ..plugins import load_plugin
 from .machine import Precision, choose_precision
 
-EMBEDDED = "digits"
+EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
 Report = Callable[[int, int], None]  # done, total
 
 
@@ -88,7 +89,7 @@ def with_full_paths(given: Flat) -> Flat:
         if isinstance(full.get(key), str) and Path(full[key]).is_file():
             full[key] = str(Path(full[key]).absolute())
     if full.get("data") is not None:
-        if full["data"] != EMBEDDED:
+        if str(full["data"]) not in EMBEDDED:
             full["data"] = str(Path(str(full["data"])).absolute())
         return full
     for key in ("labeled", "target"):
@@ -126,7 +127,7 @@ def find_root(given: Flat, cache: Path) -> Path | None:
     data = given.get("data")
     if data is None:
         return None
-    return digits_root(cache) if data == EMBEDDED else Path(str(data))
+    return EMBEDDED[str(data)](cache) if str(data) in EMBEDDED else Path(str(data))
 
 
 def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) -> Problem:

@@ -50,6 +50,7 @@ def few_images(problem: Problem) -> Problem:
         target=target,
         validation=None if validation is None else few_of_each(validation),
         truth={name: y[few] for name, y in problem.truth.items()},
+        web_labels={name: y[few] for name, y in problem.web_labels.items()},
         paths={name: p[few] for name, p in problem.paths.items()},
     )
 
