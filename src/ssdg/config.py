@@ -11,7 +11,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
-from .data.sets import Setting
+from .data.sets import Setting, WebLabel
 from .errors import UserError, unknown
 from .methods import find_method
 from .methods.api import Method, Settings, no_switch
@@ -51,6 +51,8 @@ class RunConfig(BaseModel):
     )
     labeled: str = Field(description="domain (with data) or folder")
     unlabeled: tuple[str, ...] | None = Field(None, description="domains or folders; empty: all the others")
+    web: tuple[str, ...] | None = Field(None, description="crawls: folders sorted by keyword, or domains")
+    web_label: WebLabel = Field("ignored", description="what becomes of the keywords of crawls")
     target: str | None = Field(None, description="domain or folder of the unseen domain")
     setting: Setting = Field("ssdg", description="ssdg: the target is never seen; uda: it is the unlabeled domain")
     plugin: str | None = Field(None, description="a Python file with methods of your own")
@@ -89,8 +91,9 @@ class RunConfig(BaseModel):
 def _last_parts(values: Flat) -> Flat:
     paths = ("data", "labeled", "target", "weights", "apl_weights", "plugin")
     short: Flat = {key: Path(values[key]).name for key in paths if values.get(key) is not None}
-    if values.get("unlabeled") is not None:
-        short["unlabeled"] = [Path(path).name for path in values["unlabeled"]]
+    for key in ("unlabeled", "web"):
+        if values.get(key) is not None:
+            short[key] = [Path(path).name for path in values[key]]
     if "settings" in values:
         short["settings"] = _last_parts(values["settings"])
     return {**values, **short}
@@ -99,8 +102,11 @@ def _last_parts(values: Flat) -> Flat:
 RUN_KEYS = tuple(name for name in RunConfig.model_fields if name != "settings")
 
 
-def resolve(given: Flat, *, kind: Kind, size: int) -> RunConfig:
-    """Defaults, then the preset, then what was given. `kind` and `size` are the data's own."""
+WEB_CLEAN_RATE = 0.6  # of crawls, in the paper
+
+
+def resolve(given: Flat, *, kind: Kind, size: int, has_crawl: bool = False) -> RunConfig:
+    """Defaults, then the preset, then what was given. `kind`, `size` and `has_crawl` are the data's own."""
     method = find_method(str(given.get("method", "eid")))
     preset = str(given.get("preset", "paper"))
     if preset not in PRESETS:
@@ -114,6 +120,8 @@ def resolve(given: Flat, *, kind: Kind, size: int) -> RunConfig:
         values = merge(values, method.presets.get(name, {}))
         if "apl" in method.settings.model_fields:  # the labeler's own presets: rates at which it is stable
             values = merge(values, {"labeler": _labeler_method(method, given).presets.get(name, {})})
+    if has_crawl and "clean_rate" in method.settings.model_fields:
+        values["clean_rate"] = WEB_CLEAN_RATE
     return _validated(merge(values, given), method)
 
 

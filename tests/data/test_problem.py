@@ -9,7 +9,7 @@ from pictures import benchmark, class_folders, png, write, zip_files
 from test_folders import npz, write_splits
 
 from ssdg.data.folders import read_benchmark
-from ssdg.data.hidden import UNKNOWN
+from ssdg.data.hidden import OOD, UNKNOWN
 from ssdg.data.problem import benchmark_problem, data_defaults, folder_problem
 from ssdg.errors import UserError
 
@@ -133,10 +133,10 @@ def test_split_files_decide_for_labeled_and_unlabeled(bench):
     assert problem.fingerprint != before
 
 
-def test_open_set_unlabeled_classes_are_unknown(bench):
+def test_images_of_no_class_are_known_as_such(bench):
     class_folders(bench.root / "two", {"ood": 8}, start=5000)
     truth, paths = bench().truth["two"], bench().paths["two"]
-    assert [y == UNKNOWN for y in truth] == ["/ood/" in path for path in paths]
+    assert [y == OOD for y in truth] == ["/ood/" in path for path in paths]
 
 
 def test_web_benchmarks_leave_only_the_web_unlabeled(tmp_path):

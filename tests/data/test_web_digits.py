@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ssdg.data import digits, glyphs, web_digits, web_rendering
 from ssdg.data.embedded import photo_files
 from ssdg.data.folders import read_benchmark
-from ssdg.data.hidden import UNKNOWN, Problem
+from ssdg.data.hidden import OOD, Problem
 from ssdg.data.problem import benchmark_problem, data_defaults
 from ssdg.data.rendering import usable_fonts
 from ssdg.data.sets import content_digests
@@ -196,9 +196,9 @@ def test_web_is_the_unlabeled_domain_and_its_labels_stand_beside_the_task(built:
     rows = {bytes(digest): row for row, digest in enumerate(content_digests(web["images"]))}
     here = [rows[bytes(image)] for image in content_digests(problem.task.pool.images[np.arange(200)])]
     assert len(problem.task.pool) == 200  # a fifth is held out
-    assert np.array_equal(problem.truth["web"], web["labels"][here])
+    assert np.array_equal(problem.truth["web"], np.where(web["labels"] < 0, OOD, web["labels"])[here])
     assert np.array_equal(problem.web_labels["web"], web["web_labels"][here])
-    assert (problem.truth["web"] == UNKNOWN).any()
+    assert (problem.truth["web"] == OOD).any()
     fewer = few_images(problem)
     assert len(fewer.web_labels["web"]) == len(fewer.truth["web"]) == len(fewer.task.pool) < 200
 
@@ -215,7 +215,8 @@ def test_neither_truth_nor_keywords_reach_the_task(built: Path, tmp_path: Path) 
     assert not np.array_equal(first.web_labels["web"], second.web_labels["web"])
     assert first.fingerprint == second.fingerprint
     assert first.task.pool.fingerprint == second.task.pool.fingerprint
-    assert vars(first.task).keys() == {"classes", "labeled", "unlabeled", "setting"}
+    assert first.task.web == {}
+    assert vars(first.task).keys() == {"classes", "labeled", "unlabeled", "setting", "web", "web_label"}
 
 
 @pytest.mark.parametrize(("labeled", "target"), [("web", "mnist"), ("syn", "web")])

@@ -58,7 +58,9 @@ class Display(Screen):
     def announce(self, config: RunConfig, problem: Problem) -> None:
         """What is trained on what."""
         say, task = self.say, problem.task
-        others = ", ".join(f"{name} ({len(images):,})" for name, images in task.unlabeled.items()) or "none"
+        web = dict.fromkeys(problem.web_labels, f", web-labels {config.web_label}")
+        named = [f"{name} ({len(images):,}{web.get(name, '')})" for name, images in task.unlabeled.items()]
+        others = ", ".join(named) or "none"
         say(f"{config.method} · preset {config.preset} · seed {config.seed}, {len(task.classes)} classes", "bold")
         say(f"  labeled    {problem.domains[0]} ({len(task.labeled):,} images)")
         say(f"  unlabeled  {others}")
@@ -109,7 +111,7 @@ class Display(Screen):
                 if row["kept"] < row["images"] and row["kept_accuracy"] is not None:
                     right += f" ({row['kept_accuracy']:.2f} % of the kept)"
             place = f"cycle {event['round']} · {event['key']} labels {name}"
-            self.say(f"{place:<44} kept {row['kept']:,} of {row['images']:,}{right}", "cyan")
+            self.say(f"{place:<44} kept {row['kept']:,} of {row['images']:,}{right}{told_of_crawl(row)}", "cyan")
 
     def conclude(self, result: dict[str, Any]) -> None:
         """The numbers in the end."""
@@ -212,3 +214,14 @@ def duration(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def told_of_crawl(row: dict[str, Any]) -> str:
+    """What is known of images of no class and of web-labels, in words."""
+    told = ""
+    if "ood" in row:
+        told += f"; {row['ood'] - row['ood_kept']:,} of {row['ood']:,} OOD left out"
+    if "repaired" in row:
+        told += f"; web-labels: {row['repaired']:,} of {row['web_wrong']:,} wrong ones repaired"
+        told += f", {row['broken']:,} broken"
+    return told

@@ -31,6 +31,8 @@ def train(
     data: str | None = None,
     labeled: str | None = None,
     unlabeled: Several = None,
+    web: Several = None,
+    web_label: str | None = None,
     target: str | None = None,
     method: str | None = None,
     preset: str | None = None,
@@ -56,6 +58,10 @@ def train(
         The labeled domain of --data, or a folder with one sub-folder per class.
     unlabeled
         Unlabeled domains of --data (default: all the others), or folders of images in any shape.
+    web
+        Crawls: folders whose sub-folders are the keywords that found the images, or domains of --data.
+    web_label
+        Keywords are ignored, retained (as labels) or refined (labels of the first cycle).  [default: ignored]
     target
         The unseen domain of --data, or a folder: with class sub-folders it is scored, flat it is predicted.
     method
@@ -84,14 +90,15 @@ def train(
     from ..config import merge, parse_overrides, read_yaml
 
     # `--unlabeled a b key=value file.yaml` reaches us as four domains: settings and files are told from names here.
-    domains = [word for word in unlabeled or [] if not SETTING.match(word)]
-    words += tuple(word for word in unlabeled or [] if SETTING.match(word))
+    domains, crawls = ([word for word in given or [] if not SETTING.match(word)] for given in (unlabeled, web))
+    words += tuple(word for word in [*(unlabeled or []), *(web or [])] if SETTING.match(word))
     given: dict[str, Any] = {}
     for word in words:
         if "=" not in word:
             given = merge(given, read_yaml(Path(word)))
     named: dict[str, Any] = {"data": data, "labeled": labeled, "unlabeled": domains or None, "target": target}
-    named |= {"method": method, "preset": preset, "setting": setting, "plugin": plugin, "seed": seed}
+    named |= {"web": crawls or None, "web_label": web_label, "method": method, "preset": preset}
+    named |= {"setting": setting, "plugin": plugin, "seed": seed}
     given = merge(given, {name: value for name, value in named.items() if value is not None})
     given = merge(given, parse_overrides(word for word in words if "=" in word))
     return start(given, out, dry_run, Options(device, threads, cache, save_seconds))

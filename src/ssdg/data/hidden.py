@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from .sets import ImageTable, LabeledSet, Task, digest_of
 
-UNKNOWN = -1  # the class index of an image whose truth nobody told, or that belongs to no class
+UNKNOWN = -1  # the class index of an image whose truth nobody told
+OOD = -2  # of one that is known to belong to no class (out of distribution)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cache import load_images
-from .folders import Domain
-from .hidden import UNKNOWN
+from .folders import Domain, is_ood
+from .hidden import OOD, UNKNOWN
 from .holdout import held_out
 from .progress import Progress
 from .sets import ImageTable
@@ -33,6 +33,11 @@ class Loaded:
     def codes(self, classes: Sequence[str]) -> NDArray[np.int64]:
         """Class indices, UNKNOWN where the name is none of `classes`."""
         return _codes(self.labels, classes)
+
+    def truth(self, classes: Sequence[str]) -> NDArray[np.int64]:
+        """Class indices, OOD where the name says so, UNKNOWN where it says nothing of these classes."""
+        strange = np.array([is_ood(label) for label in self.labels], np.bool_)
+        return np.where(strange, OOD, self.codes(classes))
 
     def web_codes(self, classes: Sequence[str]) -> NDArray[np.int64]:
         """Class indices of the web-labels, UNKNOWN where a keyword is none of `classes`."""

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from .catalog import UNKNOWN_DATASET, Dataset, dataset_of, find_domain
+from .catalog import UNKNOWN_DATASET, Dataset, dataset_of
 from .checks import (
     check_apart,
     check_classes,
     check_images,
     check_labeled,
-    check_roles,
     check_same_classes,
     check_setting,
-    check_web_role,
 )
-from .folders import Benchmark, Domain, read_benchmark, read_class_folder
+from .folders import Benchmark, Domain, as_crawl, read_benchmark, read_class_folder
 from .hidden import UNKNOWN, Problem, Target
 from .loading import Loaded, load_domain
 from .progress import Progress
+from .roles import crawls_of, find_roles, free_name
 from .sets import LabeledSet, Setting, Task, UnlabeledSet, digest_of
 
 
@@ -34,6 +32,7 @@ def benchmark_problem(
     labeled: str,
     target: str | None,
     unlabeled: Sequence[str] | None = None,
+    web: Sequence[str] | None = None,
     setting: Setting = "ssdg",
     size: int | None = None,
     cache: Path,
@@ -41,13 +40,15 @@ def benchmark_problem(
 ) -> Problem:
     """One labeled, some unlabeled and one unseen domain of a benchmark root.
 
-    Without `unlabeled`, all other domains are unlabeled; in the web benchmarks only the crawled one is.
+    `web` are crawls, domains of the root or folders. Without it and `unlabeled`, all other domains are unlabeled; in
+    the web benchmarks only the crawled one is.
     In the setting `uda` the target, whole and without its labels, is the unlabeled domain.
     """
     benchmark = root if isinstance(root, Benchmark) else read_benchmark(root)
     dataset = dataset_of(benchmark.names)
-    roles = _roles(benchmark, dataset, labeled, target, unlabeled, setting)
+    roles = find_roles(benchmark, dataset, labeled, target, unlabeled, web, setting)
     sources = [benchmark[name] for name in roles.sources]
+    sources += [as_crawl(domain) for domain in crawls_of(benchmark, roles)]
     check_classes(sources[0])
     goal = benchmark[roles.target] if roles.target else None
     if goal:
@@ -69,22 +70,30 @@ def folder_problem(
     unlabeled: Sequence[Path],
     target: Path | None = None,
     *,
+    web: Sequence[Path] = (),
     setting: Setting = "ssdg",
     size: int | None = None,
     cache: Path,
     progress: Progress | None = None,
 ) -> Problem:
-    """Folders of one's own: labeled by class sub-folders, unlabeled in any shape, a target to test on."""
-    check_apart(labeled, unlabeled, target)
-    check_setting(setting, list(map(str, unlabeled)), str(target) if target else None)
-    names = _unique_names([labeled, *unlabeled, *([target] if target else [])])
+    """Folders of one's own: labeled by class sub-folders, unlabeled in any shape, a target to test on.
+
+    `web` are crawls: their class sub-folders are the keywords that found the images.
+    """
+    given = [*unlabeled, *web]
+    check_apart(labeled, given, target)
+    check_setting(setting, list(map(str, given)), str(target) if target else None)
+    names = _unique_names([labeled, *given, *([target] if target else [])])
     source = read_class_folder(labeled, names[0])
     check_classes(source)
-    piles = [read_class_folder(path, name) for path, name in zip(unlabeled, names[1:], strict=False)]
-    for pile, path in zip(piles, unlabeled, strict=True):
+    piles = [read_class_folder(path, name) for path, name in zip(given, names[1:], strict=False)]
+    for pile, path in zip(piles, given, strict=True):
         if not pile.items:
             raise UserError(f"the unlabeled folder '{path}' holds no image; give a folder with images")
-    piles = [_labels_by_any_folder(pile, source.classes) for pile in piles]
+    piles = [
+        _labels_by_any_folder(pile, source.classes) if path in unlabeled else as_crawl(pile)
+        for pile, path in zip(piles, given, strict=True)
+    ]
     goal = read_class_folder(target, names[-1]) if target else None
     if goal:
         if not goal.items:
@@ -112,52 +121,11 @@ def data_defaults(benchmark: Benchmark) -> Dataset:
     return dataset_of(benchmark.names) or UNKNOWN_DATASET
 
 
-def check_domains(
-    benchmark: Benchmark, *, labeled: str, target: str | None, unlabeled: Sequence[str] | None, setting: Setting
-) -> None:
-    """Refuse unknown domains and roles that overlap, before anything is decoded."""
-    _roles(benchmark, dataset_of(benchmark.names), labeled, target, unlabeled, setting)
-
-
-@dataclass(frozen=True)
-class _Roles:
-    sources: tuple[str, ...]  # the labeled domain first
-    target: str | None
-
-
-def _roles(
-    benchmark: Benchmark,
-    dataset: Dataset | None,
-    labeled: str,
-    target: str | None,
-    unlabeled: Sequence[str] | None,
-    setting: Setting,
-) -> _Roles:
-    names = benchmark.names
-    first = find_domain(labeled, names, dataset)
-    last = find_domain(target, names, dataset) if target else None
-    check_web_role(*(benchmark[name] for name in (first, last) if name))
-    check_setting(setting, unlabeled or (), last)
-    if last and setting == "uda":
-        check_roles(first, (), last)
-        return _Roles((first, last), last)
-    if unlabeled is None:
-        web = [find_domain(dataset.web, names, dataset)] if dataset and dataset.web else []
-        rest = [name for name in web or names if name not in (first, last)]
-    else:
-        rest = [find_domain(name, names, dataset) for name in unlabeled]
-    check_roles(first, rest, last)
-    return _Roles((first, *rest), last)
-
-
 def _unique_names(paths: Sequence[Path]) -> list[str]:
     """The folders' names, numbered where two are the same."""
     names: list[str] = []
     for path in paths:
-        name, number = path.resolve().name.removesuffix(".zip") or "root", 2
-        while (name if number == 2 else f"{name}-{number - 1}") in names:
-            number += 1
-        names.append(name if number == 2 else f"{name}-{number - 1}")
+        names.append(free_name(path, names))
     return names
 
 
@@ -220,7 +188,7 @@ def assemble(
         domains=tuple(domain.name for domain in (labeled, *unlabeled)),
         target=_target(target, classes) if target else None,
         validation=validation if len(validation) else None,
-        truth={d.name: d.codes(classes)[d.train] for d in unlabeled},
+        truth={d.name: d.truth(classes)[d.train] for d in unlabeled},
         web_labels={d.name: d.web_codes(classes)[d.train] for d in unlabeled if d.web_labels},
         paths={d.name: _taken(d.paths, d.train) for d in unlabeled},
         unreadable=tuple(stray) + tuple(line for domain in domains for line in domain.unreadable),

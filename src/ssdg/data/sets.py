@@ -127,8 +127,9 @@ class UnlabeledSet:
         return self._guessed(rows, labels.y[rows])
 
     def labeled_as(self, y: NDArray[np.int64]) -> LabeledSet:
-        """All images with these classes, none of them trusted."""
-        return self._guessed(np.arange(len(self)), y)
+        """The images that have a class in `y` (those of -1 have none), none of them trusted."""
+        rows = np.flatnonzero(y >= 0)
+        return self._guessed(rows, y[rows])
 
     def _guessed(self, rows: Rows, y: NDArray[np.int64]) -> LabeledSet:
         return LabeledSet(self.images.take(rows), y, self.domain[rows], trusted=np.zeros(len(rows), np.bool_))

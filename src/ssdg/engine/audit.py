@@ -1,4 +1,4 @@
-"""Compares pseudo-labels with the hidden truth. Its figures go to the result, never to a method."""
+"""Compares pseudo-labels and web-labels with the hidden truth. Its figures go to the result, never to a method."""
 
 from __future__ import annotations
 
@@ -7,33 +7,83 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.hidden import UNKNOWN, Problem
+from ..data.hidden import OOD, Problem
 from ..data.sets import PseudoLabels, UnlabeledSet
 
 STATEMENT = (
     "Hidden labels of unlabeled and target domains were read by the auditor and the evaluator only, "
     "after the weights they describe were fixed; no method, loss, sampler or selection can import them."
 )
+Row = dict[str, Any]
+Classes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
-def audit_labels(labels: PseudoLabels, pool: UnlabeledSet, problem: Problem) -> dict[str, dict[str, Any]]:
-    """Per unlabeled domain: images, kept images and, where the truth is known, percent right of all and of kept."""
+def audit_labels(labels: PseudoLabels, pool: UnlabeledSet, problem: Problem) -> dict[str, Row]:
+    """Per unlabeled domain: images, kept images and, where the truth is known, percent right of all and of kept.
+
+    Images of no class are counted apart: how many there are, how many were kept, and how well a low confidence tells
+    them. Of a crawl: how many wrong web-labels the labels repair, and how many right ones they break.
+    """
     report = {}
     for number in np.unique(pool.domain):
         here = pool.domain == number
         name = problem.domains[number]
-        report[name] = _row(labels.y[here], labels.keep[here], problem.truth.get(name))
+        truth, web = problem.truth.get(name), problem.web_labels.get(name)
+        y, keep = labels.y[here], labels.keep[here]
+        row = {"images": len(y), "kept": int(keep.sum())}
+        if truth is not None:
+            row |= rightness(y, keep, truth) | strangers(keep, truth, labels.confidence[here])
+            row |= repairs(y, keep, truth, web) if web is not None else {}
+        report[name] = row
     return report
 
 
-def _row(y: NDArray[np.int64], keep: NDArray[np.bool_], truth: NDArray[np.int64] | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"images": len(y), "kept": int(keep.sum())}
-    if truth is not None and (truth != UNKNOWN).any():
-        known = truth != UNKNOWN
-        row["accuracy"] = _percent((y == truth)[known])
-        row["kept_accuracy"] = _percent((y == truth)[known & keep])
+def audit_web(problem: Problem) -> dict[str, Row]:
+    """Per crawl: images, those with a web-label and, where the truth is known, percent of these that are right."""
+    report = {}
+    for name, web in problem.web_labels.items():
+        keep, truth = web >= 0, problem.truth[name]
+        row = {"images": len(web), "kept": int(keep.sum())}
+        report[name] = row | rightness(web, keep, truth) | strangers(keep, truth)
+    return report
+
+
+def rightness(y: Classes, keep: Mask, truth: Classes) -> Row:
+    """Of the images whose class is known, how many have it."""
+    known = truth >= 0
+    if not known.any():
+        return {}
+    right = y == truth
+    return {"accuracy": _percent(right[known]), "kept_accuracy": _percent(right[known & keep])}
+
+
+def strangers(keep: Mask, truth: Classes, confidence: NDArray[np.float32] | None = None) -> Row:
+    """How many images of no class there are, how many were kept, how well a low confidence tells them from others."""
+    strange, known = truth == OOD, truth >= 0
+    if not strange.any():
+        return {}
+    row: Row = {"ood": int(strange.sum()), "ood_kept": int((strange & keep).sum())}
+    if confidence is not None and known.any():
+        row["ood_auroc"] = round(100 * auroc(-confidence[strange], -confidence[known]), 4)
     return row
 
 
-def _percent(right: NDArray[np.bool_]) -> float | None:
+def repairs(y: Classes, keep: Mask, truth: Classes, web: Classes) -> Row:
+    """Among kept images whose class is known: web-labels that were wrong and are right now, and the other way."""
+    counted = keep & (truth >= 0) & (web >= 0)
+    if not counted.any():
+        return {}
+    was, now = (web == truth)[counted], (y == truth)[counted]
+    return {"web_wrong": int((~was).sum()), "repaired": int((~was & now).sum()), "broken": int((was & ~now).sum())}
+
+
+def auroc(positive: NDArray[np.float32], negative: NDArray[np.float32]) -> float:
+    """The chance that a positive scores above a negative, ties counted half."""
+    order = np.sort(negative)
+    below, up_to = np.searchsorted(order, positive, "left"), np.searchsorted(order, positive, "right")
+    return float((below + up_to).sum() / (2 * len(positive) * len(negative)))
+
+
+def _percent(right: Mask) -> float | None:
     return round(100.0 * float(right.mean()), 4) if len(right) else None

@@ -15,7 +15,9 @@ from ..data.catalog import UNKNOWN_DATASET
 from ..data.digits import digits_root
 from ..data.folders import Benchmark, read_benchmark
 from ..data.hidden import Problem
-from ..data.problem import benchmark_problem, check_domains, data_defaults, folder_problem, other_targets
+from ..data.problem import benchmark_problem, data_defaults, folder_problem, other_targets
+from ..data.roles import check_domains
+from ..data.sets import digest_of
 from ..data.web_digits import web_digits_root
 from ..errors import UserError
 from ..methods import find_method
@@ -40,7 +42,28 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     given = with_plugin(given)
     benchmark = open_benchmark(given, cache)
     config = settle(given, benchmark, device=device)
-    return config, open_problem(config, benchmark, cache)
+    return config, with_web_labels(open_problem(config, benchmark, cache), config)
+
+
+def with_web_labels(problem: Problem, config: RunConfig) -> Problem:
+    """The problem whose task has the web-labels, if they are to be used; else no code that trains can reach them."""
+    strategy, allowed = config.web_label, find_method(config.method).web_labels
+    if strategy not in allowed:
+        raise UserError(
+            f"method '{config.method}' cannot use web-labels that are {strategy}; give --web-label "
+            f"{' or '.join(allowed)}, or --method eid"
+        )
+    if strategy == "ignored":
+        return problem
+    if not problem.web_labels:
+        raise UserError(f"--web-label {strategy} was given, and no crawl whose keywords it could use; add --web DIR")
+    for name, y in problem.web_labels.items():
+        if not (y >= 0).any():
+            known = ", ".join(problem.task.classes[:8])
+            raise UserError(f"no keyword of the crawl '{name}' is a class ({known}); name its sub-folders by classes")
+    task = replace(problem.task, web=problem.web_labels, web_label=strategy)
+    fingerprint = digest_of(problem.fingerprint, strategy, *problem.web_labels.values())
+    return replace(problem, task=task, fingerprint=fingerprint)
 
 
 def with_others(config: RunConfig, problem: Problem, targets: Sequence[str], cache: Path) -> Problem:
@@ -64,13 +87,15 @@ def open_benchmark(given: Flat, cache: Path) -> Benchmark | None:
 def settle(given: Flat, benchmark: Benchmark | None, *, device: str = "auto") -> RunConfig:
     """The resolved settings, refused if the domains or the networks they name cannot be had."""
     known = data_defaults(benchmark) if benchmark else UNKNOWN_DATASET
-    config = resolve(given, kind=known.augment, size=known.image_size)
+    has_crawl = bool(given.get("web") or (known.web and given.get("unlabeled") is None))
+    config = resolve(given, kind=known.augment, size=known.image_size, has_crawl=has_crawl)
     if benchmark:
         check_domains(
             benchmark,
             labeled=config.labeled,
             target=config.target,
             unlabeled=config.unlabeled,
+            web=config.web,
             setting=config.setting,
         )
     precision = try_backbone(config.backbone, config.weights, config.size, device)
@@ -83,8 +108,11 @@ def settle(given: Flat, benchmark: Benchmark | None, *, device: str = "auto") ->
 def with_full_paths(given: Flat) -> Flat:
     """Folders and files as absolute paths, so that a run can be resumed from anywhere."""
     full = dict(given)
-    if isinstance(full.get("unlabeled"), str):  # unlabeled=sketch
-        full["unlabeled"] = [full["unlabeled"]]
+    for key in ("unlabeled", "web"):
+        if isinstance(full.get(key), str):  # unlabeled=sketch
+            full[key] = [full[key]]
+    if isinstance(full.get("web"), list | tuple):  # domains of the benchmark keep their names
+        full["web"] = [str(Path(str(p)).absolute()) if Path(str(p)).exists() else str(p) for p in full["web"]]
     for key in ("weights", "apl_weights", "plugin"):
         if isinstance(full.get(key), str) and Path(full[key]).is_file():
             full[key] = str(Path(full[key]).absolute())
@@ -138,6 +166,7 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) ->
             labeled=config.labeled,
             target=config.target,
             unlabeled=config.unlabeled,
+            web=config.web,
             setting=config.setting,
             size=config.size,
             cache=cache,
@@ -146,6 +175,7 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) ->
         Path(config.labeled),
         [Path(p) for p in config.unlabeled or ()],
         Path(config.target) if config.target else None,
+        web=[Path(p) for p in config.web or ()],
         setting=config.setting,
         size=config.size,
         cache=cache,

@@ -46,7 +46,7 @@ def few_images(problem: Problem) -> Problem:
         )
     return replace(
         problem,
-        task=replace(task, labeled=labeled, unlabeled=unlabeled),
+        task=replace(task, labeled=labeled, unlabeled=unlabeled, web={name: y[few] for name, y in task.web.items()}),
         target=target,
         validation=None if validation is None else few_of_each(validation),
         truth={name: y[few] for name, y in problem.truth.items()},

@@ -11,7 +11,7 @@ import torch
 
 from ..config import RunConfig
 from ..data.hidden import Problem
-from .audit import STATEMENT
+from .audit import STATEMENT, audit_web
 from .machine import Machine
 from .state import Meta
 
@@ -55,6 +55,8 @@ def make_result(
         "versions": versions(),
         "machine": machine_facts(machine),
     }
+    if problem.web_labels:
+        result["web_labels"] = {"strategy": config.web_label, "domains": audit_web(problem)}
     for name in ("target", "validation"):
         if epochs and all(name in row for row in epochs):
             result[name] = _summary([row[name] for row in epochs if row["round"] == epochs[-1]["round"]])

@@ -1,0 +1,84 @@
+"""Which domain of a benchmark is labeled, unlabeled, found by keywords, never seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .catalog import Dataset, dataset_of, find_domain
+from .checks import check_roles, check_setting, check_web_role
+from .folders import Benchmark, Domain, read_class_folder
+from .sets import Setting
+
+
+def check_domains(
+    benchmark: Benchmark,
+    *,
+    labeled: str,
+    target: str | None,
+    unlabeled: Sequence[str] | None,
+    web: Sequence[str] | None,
+    setting: Setting,
+) -> None:
+    """Refuse unknown domains and roles that overlap, before anything is decoded."""
+    find_roles(benchmark, dataset_of(benchmark.names), labeled, target, unlabeled, web, setting)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which domain plays which part."""
+
+    sources: tuple[str, ...]  # the labeled domain first
+    target: str | None
+    crawls: tuple[str, ...] = ()  # domains of the root or folders
+
+
+def find_roles(
+    benchmark: Benchmark,
+    dataset: Dataset | None,
+    labeled: str,
+    target: str | None,
+    unlabeled: Sequence[str] | None,
+    web: Sequence[str] | None,
+    setting: Setting,
+) -> Roles:
+    """The domains that are meant, by their names, short names or folders."""
+    names = benchmark.names
+    first = find_domain(labeled, names, dataset)
+    last = find_domain(target, names, dataset) if target else None
+    check_web_role(*(benchmark[name] for name in (first, last) if name))
+    check_setting(setting, [*(unlabeled or ()), *(web or ())], last)
+    if last and setting == "uda":
+        check_roles(first, (), last)
+        return Roles((first, last), last)
+    found = [find_domain(dataset.web, names, dataset)] if dataset and dataset.web else []
+    own = [name if is_folder(name, names) else find_domain(name, names, dataset) for name in web or ()]
+    rest = [find_domain(name, names, dataset) for name in unlabeled or ()]
+    if unlabeled is None and web is None:
+        rest = [name for name in found or names if name not in (first, last)]
+    crawls = [*own, *(name for name in rest if name in found or benchmark[name].web_labels)]
+    check_roles(first, [*rest, *own], last)
+    return Roles((first, *(name for name in rest if name not in crawls)), last, tuple(crawls))
+
+
+def is_folder(name: str, domains: Sequence[str]) -> bool:
+    """Whether a folder or an archive is meant, and not a domain of that name."""
+    return name not in domains and Path(name).exists()
+
+
+def crawls_of(benchmark: Benchmark, roles: Roles) -> list[Domain]:
+    """The domains of the root, or folders beside it, that are crawls."""
+    taken = [*roles.sources, *([roles.target] if roles.target else [])]
+    return [
+        benchmark[name] if name in benchmark.names else read_class_folder(Path(name), free_name(Path(name), taken))
+        for name in roles.crawls
+    ]
+
+
+def free_name(path: Path, taken: Sequence[str]) -> str:
+    """The folder's name, with a number if it is taken."""
+    name, number = path.resolve().name.removesuffix(".zip") or "root", 2
+    while (name if number == 2 else f"{name}-{number - 1}") in taken:
+        number += 1
+    return name if number == 2 else f"{name}-{number - 1}"

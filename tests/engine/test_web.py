@@ -1,0 +1,187 @@
+"""Training on a crawl: what the three strategies let training see, and what is told of it afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runs import same_weights, short_settings, train_here
+from ssdg.data.hidden import OOD, Problem
+from ssdg.data.sets import PseudoLabels
+from ssdg.engine.audit import audit_labels, audit_web, auroc
+from ssdg.engine.open import open_run
+from ssdg.errors import UserError
+from worlds import CLASSES, write_world
+
+
+@pytest.fixture(scope="module")
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keywords as folders, and images of no class in folders `ood`: of a keyword, and of none."""
+    root = tmp_path_factory.mktemp("crawl")
+    write_world(root, ("neon",))
+    crawl = root / "neon"
+    (crawl / "bar" / "ood").mkdir()
+    (crawl / "ood").mkdir()
+    for number in (0, 1):
+        (crawl / "disc" / f"{number}.png").rename(crawl / "bar" / "ood" / f"{number}.png")
+        (crawl / "ring" / f"{number}.png").rename(crawl / "ood" / f"{number}.png")
+    return crawl
+
+
+@pytest.fixture(scope="module")
+def permuted(crawl: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same images under other keywords."""
+    other = tmp_path_factory.mktemp("other") / "neon"
+    for name, new in zip(CLASSES, (*CLASSES[1:], CLASSES[0]), strict=True):
+        shutil.copytree(crawl / name, other / new)
+    shutil.copytree(crawl / "ood", other / "ood")
+    return other
+
+
+def opened(world: Path, cache: Path, crawl: Path, method: str = "eid", **more: Any) -> Problem:
+    return open_run(short_settings(method, data=str(world), web=[str(crawl)], **more), cache, device="cpu")[1]
+
+
+def test_keywords_and_what_is_of_no_class_are_read_from_folders(world: Path, cache: Path, crawl: Path) -> None:
+    problem = opened(world, cache, crawl)
+    assert list(problem.task.unlabeled) == ["neon"]  # the crawl takes the place of the other domains
+    told = zip(problem.paths["neon"], problem.web_labels["neon"], problem.truth["neon"], strict=True)
+    for path, keyword, truth in told:
+        folder = path.rpartition("neon/")[2].split("/")[0]
+        assert keyword == (CLASSES.index(folder) if folder in CLASSES else -1)
+        assert truth == (OOD if "ood" in Path(path).parts else -1)
+
+
+def test_ignored_web_labels_are_out_of_reach(world: Path, cache: Path, crawl: Path, permuted: Path) -> None:
+    problems = [opened(world, cache, folder) for folder in (crawl, permuted)]
+    assert [problem.task.web for problem in problems] == [{}, {}]
+    assert not np.array_equal(*(problem.web_labels["neon"] for problem in problems))
+    assert problems[0].fingerprint == problems[1].fingerprint
+
+
+@pytest.mark.parametrize("strategy", ["ignored", "retained", "refined"])
+def test_other_keywords_change_the_weights_unless_they_are_ignored(
+    strategy: str, world: Path, cache: Path, crawl: Path, permuted: Path, tmp_path: Path
+) -> None:
+    for number, folder in enumerate((crawl, permuted)):
+        given = {"web": [str(folder)], "web_label": strategy, "epochs": 1}
+        train_here(world, cache, tmp_path / str(number), "eid", **given)
+    assert same_weights(tmp_path / "0", tmp_path / "1") == (strategy == "ignored")
+
+
+@pytest.mark.parametrize(
+    ("method", "strategy"), [("source-only", "retained"), ("ddaig", "retained"), ("mixmatch", "ignored")]
+)
+def test_baselines_run_under_their_strategies(
+    method: str, strategy: str, world: Path, cache: Path, crawl: Path, tmp_path: Path
+) -> None:
+    given = {"web": [str(crawl)], "web_label": strategy, "epochs": 1}
+    result = train_here(world, cache, tmp_path, method, **given)
+    assert result["web_labels"]["strategy"] == strategy
+    assert result["web_labels"]["domains"]["neon"]["ood"] > 0
+
+
+def test_a_crawl_of_ones_own_folders_stands_beside_an_unlabeled_one(world: Path, cache: Path, crawl: Path) -> None:
+    folders = {"data": None, "labeled": str(world / "photo"), "target": str(world / "night")}
+    given = short_settings("eid", **folders, unlabeled=[str(world / "sketch")], web=[str(crawl)], web_label="refined")
+    config, problem = open_run(given, cache, device="cpu")
+    assert list(problem.task.unlabeled) == ["sketch", "neon"]
+    assert list(problem.task.web) == ["neon"]
+    assert config.settings.clean_rate == 0.6  # type: ignore[attr-defined]
+
+
+def test_the_clean_rate_of_crawls_is_a_default(world: Path, cache: Path, crawl: Path) -> None:
+    given = short_settings("eid", data=str(world), web=[str(crawl)], clean_rate=0.3)
+    assert open_run(given, cache, device="cpu")[0].settings.clean_rate == 0.3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("method", "strategy", "told"),
+    [
+        ("mcd", "retained", "method 'mcd' cannot use web-labels that are retained; give --web-label ignored"),
+        ("rsc", "refined", "give --web-label ignored or retained, or --method eid"),
+    ],
+)
+def test_a_strategy_that_the_method_has_not(
+    method: str, strategy: str, told: str, world: Path, cache: Path, crawl: Path
+) -> None:
+    with pytest.raises(UserError, match=told):
+        opened(world, cache, crawl, method, web_label=strategy)
+
+
+def test_a_strategy_without_a_crawl(world: Path, cache: Path) -> None:
+    with pytest.raises(UserError, match=r"--web-label refined was given, and no crawl .*; add --web DIR"):
+        open_run(short_settings("eid", data=str(world), web_label="refined"), cache, device="cpu")
+
+
+def test_keywords_that_are_no_classes(world: Path, cache: Path, crawl: Path, tmp_path: Path) -> None:
+    shutil.copytree(crawl / "bar", tmp_path / "found" / "stick")
+    with pytest.raises(UserError, match=r"no keyword of the crawl 'found' is a class \(bar, disc, ring\)"):
+        opened(world, cache, tmp_path / "found", web_label="retained")
+
+
+def test_a_crawl_that_is_not_there(world: Path, cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        opened(world, cache, tmp_path / "nowhere")
+
+
+def audited(world: Path, cache: Path, crawl: Path, truth: list[int], web: list[int], **labels: Any) -> dict[str, Any]:
+    problem = opened(world, cache, crawl)
+    pool, count = problem.task.unlabeled["neon"], len(truth)
+    few = type(pool)(pool.images.take(np.arange(count)), pool.domain[:count])
+    told = {"neon": np.array(truth)}, {"neon": np.array(web)}
+    known = Problem(problem.task, problem.domains, truth=told[0], web_labels=told[1])
+    y = np.array(labels["y"])
+    made = PseudoLabels(y, np.array(labels["keep"]), np.array(labels["confidence"], np.float32), y[None])
+    return {"labels": audit_labels(made, few, known)["neon"], "web": audit_web(known)["neon"]}
+
+
+def test_the_audit_by_hand(world: Path, cache: Path, crawl: Path) -> None:
+    found = audited(
+        world,
+        cache,
+        crawl,
+        truth=[0, 1, 2, 1, OOD, OOD, -1],
+        web=[0, 2, 2, 0, 1, 0, 1],
+        y=[0, 1, 0, 0, 2, 2, 1],
+        keep=[True, True, True, False, True, False, True],
+        confidence=[0.9, 0.6, 0.5, 0.4, 0.5, 0.3, 0.1],
+    )
+    assert found["labels"] == {
+        "images": 7,
+        "kept": 5,
+        "accuracy": 50.0,  # the first two of the four whose class is known
+        "kept_accuracy": pytest.approx(100 * 2 / 3, abs=1e-4),
+        "ood": 2,
+        "ood_kept": 1,
+        "ood_auroc": pytest.approx(100 * (2.5 + 4) / 8),  # 0.5 is below 0.9 and 0.6 and ties; 0.3 is below all
+        "web_wrong": 1,  # the second; the fourth is not kept
+        "repaired": 1,
+        "broken": 1,  # the third
+    }
+    assert found["web"] == {"images": 7, "kept": 7, "accuracy": 50.0, "kept_accuracy": 50.0, "ood": 2, "ood_kept": 2}
+
+
+def test_auroc_is_the_share_of_pairs_in_order() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, 5, n).astype(np.float32) for n in (13, 9))
+    pairs = [1.0 if x > y else 0.5 if x == y else 0.0 for x in a for y in b]
+    assert auroc(a, b) == pytest.approx(sum(pairs) / len(pairs))
+
+
+def test_an_open_set_labeler_leaves_images_out(world: Path, cache: Path, crawl: Path, tmp_path: Path) -> None:
+    """Nothing draws images to 'unknown' at weight 0; a boundary near 1 takes them all there."""
+
+    def run(**labeler: float) -> dict[str, Any]:
+        given = {"epochs": 8, "batch": 4, "lr": 0.02, **labeler}
+        more = {"web": [str(crawl)], "apl": "osbp", "cycles": 1, "epochs": 1, "labeler": given}
+        return train_here(world, cache, tmp_path / str(labeler), "eid", **more)
+
+    audit = run(weight=0.0)["pseudo_labels"][0]
+    assert audit["domains"]["neon"]["kept"] == audit["domains"]["neon"]["images"]
+    with pytest.raises(UserError, match="in cycle 1 osbp took every unlabeled image for unknown"):
+        run(weight=0.5, boundary=0.99)
