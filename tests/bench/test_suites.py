@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ssdg.bench.paper import paper_numbers
+from ssdg.bench.paper import paper_numbers, paper_rows, paper_tables
 from ssdg.bench.suites import SUITES, Suite, find_suite, label
 from ssdg.config import PRESETS, Kind, merge, resolve
 from ssdg.errors import UserError
@@ -13,9 +13,20 @@ from ssdg.methods import find_method
 NAMES = [suite.name for suite in SUITES]
 
 
-def test_there_is_a_suite_for_every_closed_table() -> None:
+def test_there_is_a_suite_for_every_table() -> None:
     ablations = [f"ablation-{part}" for part in ("apl", "backbone", "dcg", "cycles", "rate", "mix")]
-    assert ["pacs", "digits", "office", *ablations, "uda-office"] == NAMES
+    webs = ["pacs-web", "office-web", "digits-web"]
+    assert ["pacs", "digits", "office", *ablations, *webs, "uda-office"] == NAMES
+    assert {suite.table for suite in SUITES if suite.table} == set(paper_tables())
+
+
+@pytest.mark.parametrize("name", ["pacs-web", "office-web"])
+def test_web_tables_have_every_row_of_the_paper_once(name: str) -> None:
+    suite = find_suite(name)
+    rows = [(row.paper["web_label"], row.paper["method"]) for row in suite.rows if row.paper]
+    theirs = dict.fromkeys((r["web_label"], r["method"]) for r in paper_rows() if r["table"] == suite.table)
+    assert [(label.casefold(), method) for label, method in theirs] == rows
+    assert all(row.settings["web_label"] in find_method(row.method).web_labels for row in suite.rows)
 
 
 def test_the_main_tables_have_the_methods_of_the_paper_and_the_floor() -> None:
@@ -30,7 +41,10 @@ def test_the_main_tables_have_the_methods_of_the_paper_and_the_floor() -> None:
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)
 def test_rows_have_unique_names_and_the_family_of_their_method(suite: Suite) -> None:
     assert len({row.name for row in suite.rows}) == len(suite.rows)
-    assert [row.family for row in suite.rows] == [find_method(row.method).family for row in suite.rows]
+    strategies = [row.settings.get("web_label") for row in suite.rows]  # are the families of the web tables
+    families = [find_method(row.method).family for row in suite.rows]
+    expected = [f"web-label {w}" if w else f for w, f in zip(strategies, families, strict=True)]
+    assert [row.family for row in suite.rows] == expected
     assert suite.datasets, "the benchmark is in the catalog"
 
 

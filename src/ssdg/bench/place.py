@@ -55,7 +55,8 @@ def find_place(suite: Suite, benchmark: Benchmark) -> Place:
     for dataset in suite.datasets:
         here = in_catalog_order(names, dataset)
         if len(here) == len(dataset.domains):
-            return Place(dataset, tuple(here), is_papers=dataset == suite.datasets[0])
+            seen = [name for name in here if entry_of(name, dataset) != entry_of(dataset.web or "", dataset)]
+            return Place(dataset, tuple(seen), is_papers=suite.table is not None and dataset == suite.datasets[0])
     if not suite.any_data:
         wanted = " or ".join(", ".join(entry.name for entry in dataset.domains) for dataset in suite.datasets)
         raise UserError(

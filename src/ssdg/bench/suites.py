@@ -108,6 +108,12 @@ def _uda_eid(depth: int) -> Row:
     return Row(f"eid, apl=cdan-e, {backbone}", "ours", "eid", values, paper)
 
 
+def _web(strategy: str, method: str, paper: str, **settings: Any) -> Row:
+    """A row of the tables on crawls, whose families are the strategies for web-labels."""
+    family, values = f"web-label {strategy}", {**settings, "web_label": strategy}
+    return Row(label(method, values), family, method, values, {"method": paper, "web_label": family})
+
+
 _CLOSED_SET = (
     _row("source", "source-only"),  # the floor; not in the paper's tables
     _row("DA", "dann", "DANN"),
@@ -145,6 +151,26 @@ _UDA = (
 )
 
 
+_WEB_OURS = (
+    _web("ignored", "eid", "Ours w/ MCD"),
+    _web("ignored", "eid", "Ours w/ OSDA", apl="osbp"),
+    _web("retained", "eid", "Ours w/o APL"),
+    _web("refined", "eid", "Ours w/ MCD"),
+    _web("refined", "eid", "Ours w/ OSDA", apl="osbp"),
+)
+_WEB = (
+    _web("ignored", "mixmatch", "MixMatch"),
+    _web("ignored", "fixmatch", "FixMatch"),
+    _web("ignored", "mean-teacher", "MeanTeacher"),
+    *_WEB_OURS[:2],
+    _web("retained", "rsc", "RSC"),
+    _web("retained", "mixstyle", "MixStyle"),
+    _web("retained", "l2d", "L2D"),
+    _web("retained", "dgvgs", "DGvGS"),
+    *_WEB_OURS[2:],
+)
+
+
 def _ablation(name: str, about: str, table: str, *rows: Row) -> Suite:
     return Suite(name, about, rows, table, ("PACS",), any_data=True)
 
@@ -176,6 +202,9 @@ SUITES: tuple[Suite, ...] = (
         "ablation_eid",
         *(_eid(mix=mix) for mix in ("mixup", "cutmix", "x+u")),
     ),
+    Suite("pacs-web", "crawls beside PACS, by what becomes of web-labels", _WEB, "pacs_web", ("PACS-Webdata",)),
+    Suite("office-web", "crawls beside Office-Home", _WEB_OURS, "office_web", ("Office-Webdata",)),
+    Suite("digits-web", "the embedded crawl beside digits", _WEB, data=("web-digits",)),
     Suite(
         "uda-office",
         "domain adaptation on Office-Home",
