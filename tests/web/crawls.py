@@ -1,0 +1,43 @@
+"""Running crawls against the server of the tests."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssdg.cli import call
+from ssdg.web.manifest import Row, read_manifest
+
+QUICK = ("--allow-private", "--delay", "0", "--min-side", "1", "--json")
+
+
+def write_urls(
+    path: Path, rows: list[tuple[str, ...]], columns: tuple[str, ...] = ("url", "class", "licence")
+) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)
+    return path
+
+
+def words(urls: Path, out: Path, *more: object, classes: str = "dog,cat", per_class: int = 100) -> list[str]:
+    given = ["web", "crawl", "--classes", classes, "--per-class", per_class, "--urls", urls, "--out", out, *QUICK]
+    return [str(word) for word in (*given, *more)]
+
+
+def run(capsys: pytest.CaptureFixture[str], *given: object) -> tuple[int, dict[str, Any], str]:
+    """Exit code, what `--json` printed, and what was said on stderr."""
+    capsys.readouterr()
+    code = call([str(word) for word in given])
+    told = capsys.readouterr()
+    return code, json.loads(told.out) if told.out else {}, told.err
+
+
+def by_url(out: Path) -> dict[str, Row]:
+    """The rows of a manifest by the path of their URL."""
+    return {row.url.partition("://")[2].partition("/")[2]: row for row in read_manifest(out).rows.values()}
