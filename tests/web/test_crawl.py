@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 import servers as serve
-from data.pictures import encoded, picture, png
 from crawls import by_url, run, words, write_urls
+
+from data.pictures import encoded, picture, png
 
 
 @pytest.fixture

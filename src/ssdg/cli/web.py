@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -108,6 +108,62 @@ def crawl(
     return tell(crawl_report(store, plan, outcome), out, as_json=as_json)
 
 
+@app.command
+def ingest(
+    source: Path,
+    *,
+    out: Annotated[Path, Parameter(alias="-o")],
+    classes: str | None = None,
+    root: Path | None = None,
+    encoding: str | None = None,
+    first_label: Literal[0, 1] | None = None,
+    min_side: Count = 1,
+    max_mb: Amount = 20.0,
+    link: Flag = False,
+    as_json: Json = False,
+) -> int:
+    """Take over a crawl that you have, with the checks and the manifest of `ssdg web crawl`.
+
+    Exits with 0 when every class has an image, with 1 when one has none.
+
+    Parameters
+    ----------
+    source
+        Class folders, a .zip of them, a .csv with the columns path and class, or a list of `path label` lines.
+    out
+        The folder; images go to DIR/<class>/, named by their content.
+    classes
+        Classes to take, with commas between them; for labels that are numbers, their names in order.  [default: all]
+    root
+        Where the paths of a .csv or a list start; nothing outside is read.  [default: the folder of the file]
+    encoding
+        Of a list, or of names in a .zip.  [default: utf-8, gb18030 (holds gbk) or latin-1, by which files are there]
+    first_label
+        The number of the first class, where the labels alone do not tell it.
+    min_side
+        Fewest pixels on a side of an image.
+    max_mb
+        Megabytes of a file.
+    link
+        Make hard links instead of copies, where the files lie in a folder on the same disk.
+    as_json
+        Print JSON instead of a table.
+    """
+    from ..data.progress import shown
+    from ..web.bounds import MB
+    from ..web.ingest import Wish, list_source
+    from ..web.ingest import ingest as run
+    from ..web.report import ingest_report
+    from ..web.store import open_store
+
+    names = split_classes(classes) if classes is not None else ()
+    wish = Wish(source, names, root, encoding, first_label, int(max_mb * MB), min_side, link)
+    listing = list_source(wish, out)
+    with open_store(out) as store, shown("files", None) as progress:
+        run(wish, listing, store, progress)
+    return tell(ingest_report(store, wish, listing), out, as_json=as_json)
+
+
 def split_classes(words: str) -> tuple[str, ...]:
     """The class names of `--classes`, checked."""
     from ..web.store import check_label
@@ -156,8 +212,8 @@ def _print_tables(report: Report) -> None:
     for one in report.classes:
         numbers: list[Any] = [*([one.asked] if asked else []), one.found, one.kept]
         why = ", ".join(f"{reason} {count}" for reason, count in one.refused.items())
-        style = "" if one.kept else "bold red"
-        table.add_row(Text(one.label), *map(str, numbers), Text(why), style=style)
+        style = "" if one.kept or not one.wanted else "bold red"
+        table.add_row(Text(one.label or "(none)"), *map(str, numbers), Text(why), style=style)
     console.print(table)
     for note in report.notes:
         console.print(Text(note))

@@ -14,6 +14,7 @@ from ..files import write_text
 
 NAME = "manifest.csv"
 KEPT, REFUSED = "kept", "refused"
+INGEST = "ingest:"  # a source that begins so is a crawl of others; any other is an engine
 # fmt: off
 COLUMNS = (
     "path", "class", "state", "reason", "detail", "source", "origin", "url",
@@ -51,8 +52,18 @@ class Row:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes it the same file of the same source: an address names one, a path only with its content."""
-        return (self.label, self.url) if self.url else (self.label, self.source, self.origin, self.sha256)
+        """What makes it the same file: its address if it was fetched, else its place and content."""
+        return (*self.place, self.sha256) if self.ingested else (self.label, self.url)
+
+    @property
+    def ingested(self) -> bool:
+        """Whether it was taken over from a crawl of others."""
+        return self.source.startswith(INGEST)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Where an ingested file lay, and under which class."""
+        return (self.label, self.source, self.origin)
 
 
 @dataclass

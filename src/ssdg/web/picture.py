@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -22,7 +23,8 @@ SUFFIXES = {
     "TIFF": ".tif",
     "PPM": ".ppm",
 }
-_one_at_a_time = threading.Lock()  # a picture of the largest size allowed takes a gigabyte while it is decoded
+_LARGE = 10_000_000  # pixels
+_one_large = threading.Lock()  # a picture of the largest size allowed takes a gigabyte while it is decoded
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def check_picture(data: bytes, min_side: int = 1) -> Picture:
     if min(width, height) < min_side:
         raise Refused("too-small", f"{width}x{height} pixels, fewer than {min_side} on a side")
     try:
-        with _one_at_a_time:
+        with _one_large if width * height > _LARGE else nullcontext():
             decode_whole(data)
     except UnreadableError as why:
         raise Refused("broken", str(why)) from None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .crawl import Outcome, Plan
+from .ingest import Listing, Wish
 from .manifest import Manifest
 from .store import Store
 
@@ -21,6 +22,7 @@ class ClassReport:
     found: int
     kept: int
     refused: dict[str, int]  # by reason, most first
+    wanted: bool = True  # not for files of a class that was not asked for, or of none
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,13 @@ class Report:
 
     @property
     def found(self) -> int:
-        """Files or addresses in all."""
-        return sum(one.found for one in self.classes)
+        """Files or addresses of the classes that are wanted."""
+        return sum(one.found for one in self.classes if one.wanted)
 
     @property
     def empty(self) -> list[str]:
         """Classes without a kept image."""
-        return [one.label for one in self.classes if not one.kept]
+        return [one.label for one in self.classes if one.wanted and not one.kept]
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -60,6 +62,15 @@ def crawl_report(store: Store, plan: Plan, outcome: Outcome) -> Report:
     if outcome.stopped:
         notes.append(f"{outcome.stopped}; the same command goes on from here")
     return make_report(store.manifest, plan.labels, plan.per_class, notes)
+
+
+def ingest_report(store: Store, wish: Wish, listing: Listing) -> Report:
+    """The report of an ingest; files of no class or of others than asked for come last."""
+    wanted = wish.classes or tuple(listing.labels)
+    others = sorted({row.label for row in store.manifest.rows.values()} - set(wanted))
+    told = make_report(store.manifest, wanted)
+    rest = [replace(one, wanted=False) for one in make_report(store.manifest, others).classes]
+    return Report([*told.classes, *rest], [listing.note] if listing.note else [])
 
 
 def _count(manifest: Manifest, label: str, asked: int | None) -> ClassReport:

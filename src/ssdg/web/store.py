@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ..errors import UserError
-from ..files import atomic_path, locked, remove_leftovers, write_bytes
+from ..files import locked, remove_leftovers, write_bytes
 from .manifest import KEPT, NAME, REFUSED, Manifest, Row, as_cells, from_cells, read_manifest, write_manifest
 from .picture import Picture
 from .refusal import Refused, one_line
@@ -44,6 +44,7 @@ class Store:
     _journal: TextIO | None = None
     _first: dict[str, Row] = field(default_factory=dict)  # sha256 -> the kept row
     _known: dict[str, Row] = field(default_factory=dict)  # url -> a row
+    _places: set[tuple[str, str, str]] = field(default_factory=set)  # of ingested files
     _kept: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -53,6 +54,10 @@ class Store:
     def known(self, url: str) -> Row | None:
         """What is recorded of an address, under any class; the kept row if there is one."""
         return self._known.get(url)
+
+    def has_place(self, row: Row) -> bool:
+        """Whether an ingested file of this place and class is recorded, whatever it held."""
+        return row.place in self._places
 
     def num_kept(self, label: str) -> int:
         """Images of a class that lie here."""
@@ -75,14 +80,12 @@ class Store:
     def _write(self, path: Path, data: bytes, link_to: Path | None) -> None:
         if path.parent.is_symlink():
             raise UserError(f"'{path.parent}' is a link; nothing is written outside '{self.root}', remove the link")
-        if link_to is None:
+        if link_to is None or not _linked(link_to, path):
             write_bytes(path, data)
-            return
-        with atomic_path(path) as temporary:
-            temporary.unlink()
-            os.link(link_to, temporary)
 
     def _record(self, row: Row) -> Row:
+        if row.ingested:  # an earlier row that knew no content of it, such as of a file that was missing
+            self.manifest.rows.pop((*row.place, ""), None)
         row = replace(row, time=datetime.now(UTC).isoformat(timespec="seconds"))
         self.manifest.put(row)
         self._index(row)
@@ -95,8 +98,21 @@ class Store:
         if row.kept:
             self._first[row.sha256] = row
             self._kept[row.label] += 1
-        if row.url and (row.kept or row.url not in self._known or not self._known[row.url].kept):
+        if row.ingested:
+            self._places.add(row.place)
+        if row.url and (row.kept or not row.ingested) and not (row.url in self._known and self._known[row.url].kept):
             self._known[row.url] = row
+
+
+def _linked(file: Path, path: Path) -> bool:
+    """Whether a hard link could be made; not to another disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # of a killed process
+    try:
+        os.link(file.resolve(), path)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
