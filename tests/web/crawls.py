@@ -12,7 +12,7 @@ import pytest
 from ssdg.cli import call
 from ssdg.web.manifest import Row, read_manifest
 
-QUICK = ("--allow-private", "--delay", "0", "--min-side", "1", "--json")
+QUICK = {"--delay": 0, "--min-side": 1}
 
 
 def write_urls(
@@ -26,8 +26,10 @@ def write_urls(
 
 
 def words(urls: Path, out: Path, *more: object, classes: str = "dog,cat", per_class: int = 100) -> list[str]:
-    given = ["web", "crawl", "--classes", classes, "--per-class", per_class, "--urls", urls, "--out", out, *QUICK]
-    return [str(word) for word in (*given, *more)]
+    """A crawl of a list; what is given in `more` wins."""
+    options = {"--classes": classes, "--per-class": per_class, "--urls": urls, "--out": out, **QUICK}
+    pairs = [word for name, value in options.items() if name not in more for word in (name, value)]
+    return [str(word) for word in ("web", "crawl", *pairs, "--allow-private", "--json", *more)]
 
 
 def run(capsys: pytest.CaptureFixture[str], *given: object) -> tuple[int, dict[str, Any], str]:

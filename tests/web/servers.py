@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +59,14 @@ class Site(ThreadingHTTPServer):
     def asked(self) -> int:
         """Requests, robots.txt aside."""
         return self.count.total() - self.count["/robots.txt"]
+
+    def reached(self, path: str) -> bool:
+        """Wait until a path has been asked for."""
+        for _ in range(3000):
+            if self.count[path]:
+                return True
+            time.sleep(0.02)
+        return False
 
     def handle_error(self, request: object, client_address: object) -> None:
         """The crawler may hang up whenever it likes."""

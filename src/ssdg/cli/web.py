@@ -57,7 +57,8 @@ def crawl(
     out
         The folder; images go to DIR/<class>/, named by their content.
     engine
-        icrawler:bing, icrawler:google, icrawler:baidu or urls.  [default: urls with --urls, else icrawler:bing]
+        icrawler:bing, icrawler:google, icrawler:baidu, urls, or a Python file of your own with a function
+        search(keyword, fetch).  [default: urls with --urls, else icrawler:bing]
     urls
         For the engine urls: a CSV file with the columns url and class, and licence if known.
     encoding

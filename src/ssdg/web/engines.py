@@ -45,8 +45,12 @@ def find_engine(name: str, *, urls: Path | None, encoding: str | None, ask_robot
         return lambda fetcher: listed
     if urls is not None:
         raise UserError(f"--urls is for the engine 'urls', not for '{name}'; leave one of the two out")
+    if name.endswith(".py"):
+        from .own import load_engine
+
+        return load_engine(Path(name))
     if not name.startswith(ICRAWLER) or name.removeprefix(ICRAWLER) not in SEARCHES:
-        raise unknown("engine", name, NAMES)
+        raise unknown("engine", name, (*NAMES, "FILE.py"))
     from .search import find_search
 
     make = find_search(name.removeprefix(ICRAWLER))

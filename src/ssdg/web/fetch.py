@@ -116,7 +116,7 @@ class Fetcher:
             if why.reason in ("too-large", "address", "bad-url"):
                 return FORBID_ALL
             return Refused(why.reason, f"{site}/robots.txt: {why.detail}")
-        return parse_robots(body.decode("utf-8", "replace"), PRODUCT)
+        return parse_robots(body.decode("utf-8-sig", "replace"), PRODUCT)
 
 
 def _check_head(response: HTTPResponse, accept: Accept) -> None:

@@ -119,7 +119,8 @@ def parse(text: str, path: Path) -> Manifest:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a folder atomically, the columns of others after our own."""
     file = StringIO(newline="")
-    writer = csv.DictWriter(file, [*COLUMNS, *manifest.extra_columns], restval="", lineterminator="\n")
+    columns = [*COLUMNS, *manifest.extra_columns]  # quoted, for a lone carriage return would end a row
+    writer = csv.DictWriter(file, columns, restval="", lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writeheader()
     writer.writerows(as_cells(row) for row in manifest.rows.values())
     write_text(folder / NAME, file.getvalue())

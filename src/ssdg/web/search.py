@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import Queue
 from typing import Any
+from urllib.parse import quote_plus
 
 from ..errors import UserError
 from .engines import Found
 from .fetch import Fetcher
 from .refusal import Refused, one_line
 
+_ENCODING = ("google",)
 MOST_RESULTS = 1000  # what the search engines give at most
 
 
@@ -35,6 +37,7 @@ class Search:
     parser: Any
     fetcher: Fetcher
     ask_robots: bool
+    encodes: bool  # whether the feeder itself percent-encodes the keyword
 
     def search(self, label: str, keyword: str) -> Iterator[Found]:
         """Addresses page by page until a page has none; an engine that gives none at all is an error."""
@@ -51,7 +54,7 @@ class Search:
 
     def _pages(self, keyword: str) -> Iterator[str]:
         self.feeder.out_queue = queue = Queue[str]()
-        self.feeder.feed(keyword=keyword, offset=0, max_num=MOST_RESULTS)
+        self.feeder.feed(keyword=keyword if self.encodes else quote_plus(keyword), offset=0, max_num=MOST_RESULTS)
         while not queue.empty():
             yield queue.get()
 
@@ -70,7 +73,7 @@ def find_search(name: str) -> Callable[[Fetcher, bool], Search]:
         signal = importlib.import_module("icrawler.utils").Signal()
     except ImportError:
         raise UserError(f"the engine 'icrawler:{name}' needs icrawler; install it: pip install 'ssdg[web]'") from None
-    logging.getLogger("icrawler").setLevel(logging.ERROR)
     feeder = getattr(module, f"{name.capitalize()}Feeder")(1, signal, None)
     parser = getattr(module, f"{name.capitalize()}Parser")(1, signal, None)
-    return lambda fetcher, ask_robots: Search(feeder, parser, fetcher, ask_robots)
+    parser.logger.setLevel(logging.CRITICAL)  # what goes wrong is told in the report
+    return lambda fetcher, ask_robots: Search(feeder, parser, fetcher, ask_robots, name in _ENCODING)

@@ -1,0 +1,210 @@
+"""Where a fetch may lead: addresses, names that change their mind, redirects inward, TLS names, turns."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import servers as serve
+from servers import Site
+
+from data.pictures import png
+from ssdg.web import exchange
+from ssdg.web.addresses import is_public
+from ssdg.web.bounds import Budget, Limits, Turns
+from ssdg.web.exchange import parse_target
+from ssdg.web.fetch import Fetcher
+from ssdg.web.refusal import Refused, Spent
+
+PUBLIC, OTHER_PUBLIC = "93.184.216.34", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"
+QUICK = Limits(delay=0, file_seconds=20)
+
+
+@pytest.fixture
+def connections(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every connection goes to the local server; the addresses that were meant are noted."""
+    meant: list[str] = []
+    real = socket.create_connection
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        meant.append(address[0])
+        return real(("127.0.0.1", site.server_port), timeout)
+
+    monkeypatch.setattr(exchange.socket, "create_connection", connect)
+    return meant
+
+
+def answers(*each: list[str]) -> Callable[[str, int], list[str]]:
+    """A resolver that says something else every time; the last answer stays."""
+    left = list(each)
+    return lambda host, port: left.pop(0) if len(left) > 1 else left[0]
+
+
+def by_name(host: str, port: int) -> list[str]:
+    return [PUBLIC] if host.endswith(".test") else [host]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0"),
+        *("100.64.0.1", "224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "240.0.0.1"),
+        *("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "2001:db8::1"),
+        *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::", "2002:a00:1::"),
+    ],
+)
+def test_addresses_that_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", [PUBLIC, OTHER_PUBLIC, "8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+def test_addresses_that_are_public(address: str) -> None:
+    assert is_public(address)
+
+
+def test_the_address_that_was_checked_is_the_one_connected_to(site: Site, connections: list[str]) -> None:
+    """A name that is public when asked and private a moment later: the second answer is never asked for."""
+    site.routes = {"/a.png": serve.image(png(1))}
+    fetcher = Fetcher(QUICK, resolver=answers([PUBLIC], [PUBLIC], ["127.0.0.1"]))
+    assert fetcher.image("http://evil.test/a.png") == png(1)
+    assert connections == [PUBLIC, PUBLIC], "robots.txt and the image"
+    assert {headers["Host"] for headers in site.headers} == {"evil.test"}
+
+
+def test_a_name_that_turns_private_is_refused_the_next_time(site: Site, connections: list[str]) -> None:
+    site.routes = {"/a.png": serve.image(png(1))}
+    fetcher = Fetcher(QUICK, resolver=answers([PUBLIC], [PUBLIC], ["127.0.0.1"]))
+    fetcher.image("http://evil.test/a.png")
+    with pytest.raises(Refused, match="address"):
+        fetcher.image("http://evil.test/a.png")
+    assert connections == [PUBLIC, PUBLIC]
+
+
+def test_one_private_address_among_public_ones_is_enough(connections: list[str]) -> None:
+    fetcher = Fetcher(QUICK, resolver=answers([PUBLIC, OTHER_PUBLIC, "10.0.0.1"]))
+    with pytest.raises(Refused, match=r"10\.0\.0\.1"):
+        fetcher.image("http://mixed.test/a.png")
+    assert not connections
+
+
+@pytest.mark.parametrize(
+    "to",
+    ["http://127.0.0.1/a.png", "http://[::1]/a.png", "//169.254.169.254/latest/meta-data", "https://10.1.2.3:8080/"],
+)
+def test_redirects_to_private_addresses_are_not_followed(to: str, site: Site, connections: list[str]) -> None:
+    site.routes = {"/go": serve.redirect(to), "/a.png": serve.image(png(1))}
+    with pytest.raises(Refused) as refused:
+        Fetcher(QUICK, resolver=by_name).image("http://shop.test/go")
+    assert refused.value.reason == "address"
+    assert set(connections) == {PUBLIC}
+    assert site.count["/a.png"] == 0
+
+
+def test_a_robots_file_elsewhere_inside_forbids_all(site: Site, connections: list[str]) -> None:
+    site.routes = {"/robots.txt": serve.redirect("http://127.0.0.1/robots.txt"), "/a.png": serve.image(png(1))}
+    with pytest.raises(Refused, match="robots"):
+        Fetcher(QUICK, resolver=by_name).image("http://shop.test/a.png")
+    assert site.count["/a.png"] == 0
+
+
+def test_every_hop_asks_the_robots_file_of_its_host(site: Site, connections: list[str]) -> None:
+    def robots(handler: serve.Handler) -> None:
+        closed = handler.headers["Host"] == "closed.test"
+        handler.answer(200, b"User-agent: *\nDisallow: /" if closed else b"")
+
+    site.routes = {"/robots.txt": robots, "/go": serve.redirect("http://closed.test/a"), "/a": serve.image(png(1))}
+    fetcher = Fetcher(QUICK, resolver=by_name)
+    assert fetcher.image("http://open.test/a") == png(1)
+    with pytest.raises(Refused, match=r"closed\.test/robots\.txt forbids it"):
+        fetcher.image("http://open.test/go")
+
+
+def test_tls_is_told_the_name_of_the_host(
+    site: Site, connections: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is to an address, and the certificate must still be that of the name."""
+    told: list[str] = []
+
+    class Plain:
+        def wrap_socket(self, plain: socket.socket, server_hostname: str) -> socket.socket:
+            told.append(server_hostname)
+            return plain
+
+    monkeypatch.setattr(exchange, "_tls", Plain)
+    site.routes = {"/a.png": serve.image(png(1))}
+    assert Fetcher(QUICK, resolver=by_name).image("https://bücher.test/a.png") == png(1)
+    assert set(told) == {"xn--bcher-kva.test"}
+    assert set(connections) == {PUBLIC}
+    assert site.headers[-1]["Host"] == "xn--bcher-kva.test"
+
+
+def test_certificates_are_checked() -> None:
+    context = exchange._tls()
+    assert context.check_hostname
+    assert context.verify_mode.name == "CERT_REQUIRED"
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.create_connection
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        if address[0] == PUBLIC:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return real(("127.0.0.1", site.server_port), timeout)
+
+    monkeypatch.setattr(exchange.socket, "create_connection", connect)
+    site.routes = {"/a.png": serve.image(png(1))}
+    assert Fetcher(QUICK, resolver=answers([PUBLIC, OTHER_PUBLIC])).image("http://two.test/a.png") == png(1)
+    with pytest.raises(Refused, match="unreachable"):
+        Fetcher(QUICK, resolver=answers([PUBLIC])).image("http://one.test/a.png")
+
+
+def test_what_is_no_http_at_all(connections: list[str], site: Site) -> None:
+    site.routes = {"/a": lambda handler: handler.wfile.write(b"SSH-2.0-hello\r\n") and None}
+    with pytest.raises(Refused, match="no HTTP answer"):
+        Fetcher(QUICK, resolver=by_name).image("http://shop.test/a")
+
+
+def test_a_url_cannot_smuggle_a_header_in() -> None:
+    target = parse_target("http://host.test/a b\r\nX-Evil: 1?q=é\r\n#part")
+    assert target.path == "/a%20bX-Evil:%201?q=%C3%A9"
+    assert target.url == f"http://host.test{target.path}"
+
+
+@pytest.mark.parametrize(
+    ("url", "site"),
+    [
+        ("HTTP://Host.Test:80/a", "http://host.test"),
+        ("https://host.test:8443/a", "https://host.test:8443"),
+        ("http://[2606:2800::1]/a", "http://[2606:2800::1]"),
+    ],
+)
+def test_sites(url: str, site: str) -> None:
+    assert parse_target(url).site == site
+
+
+def test_requests_to_a_host_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(Budget, "sleep", lambda self, seconds: slept.append(seconds))
+    turns = Turns(1000, Budget(1, 1e9))
+    for host in ("a", "a", "b", "a"):
+        turns.wait(host)
+    assert [round(seconds, -2) for seconds in slept] == [1000, 2000]
+
+
+def test_a_turn_after_the_end_ends_the_crawl() -> None:
+    turns = Turns(1000, Budget(1, 500))
+    turns.wait("a")
+    with pytest.raises(Spent, match="time limit"):
+        turns.wait("a")
+
+
+def test_a_resolver_that_finds_nothing(tmp_path: Path) -> None:
+    def fails(host: str, port: int) -> Any:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    with pytest.raises(Refused, match=r"no address for the host nowhere\.test"):
+        Fetcher(QUICK, resolver=fails).image("http://nowhere.test/")
