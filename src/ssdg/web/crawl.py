@@ -10,7 +10,7 @@ from ..data.progress import Progress
 from .engines import Engine, Found
 from .exchange import MOST_URL_LETTERS
 from .fetch import Fetcher
-from .manifest import REFUSED, Row
+from .manifest import MOST_LICENCE_LETTERS, REFUSED, Row
 from .picture import Picture, check_picture
 from .refusal import PASSING, Refused, Spent, one_line
 from .store import Store
@@ -108,7 +108,14 @@ class _Crawl:
 
     def _row(self, label: str, url: str, licence: str) -> Row:
         keyword = self.plan.keyword_of(label)
-        return Row(label, REFUSED, source=self.plan.source, origin=keyword, url=url, licence=one_line(licence))
+        return Row(
+            label,
+            REFUSED,
+            source=self.plan.source,
+            origin=keyword,
+            url=url,
+            licence=one_line(licence, MOST_LICENCE_LETTERS),
+        )
 
     def _try_again(self, row: Row) -> bool:
         return self.plan.retry and row.reason in PASSING

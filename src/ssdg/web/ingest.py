@@ -14,9 +14,10 @@ from pathlib import Path
 from ..data.progress import Progress
 from ..data.reader import Reader
 from ..errors import UserError
+from .exchange import MOST_URL_LETTERS
 from .listed import read_list
 from .listing import Given, list_archive, list_folder
-from .manifest import INGEST, REFUSED, Row
+from .manifest import INGEST, MOST_LICENCE_LETTERS, REFUSED, Row
 from .picture import Picture, check_picture, sha256_of
 from .refusal import Refused, one_line
 from .store import Store, check_label
@@ -147,9 +148,9 @@ def _record(wish: Wish, given: Given, loaded: tuple[str, Picture | Refused], sto
         REFUSED,
         source=f"{INGEST}{one_line(wish.source.name)}",
         origin=given.item.path,
-        url=one_line(given.url),
+        url=given.url.strip()[:MOST_URL_LETTERS],
         sha256=sha256,
-        licence=one_line(given.licence),
+        licence=one_line(given.licence, MOST_LICENCE_LETTERS),
     )
     if row.key in store.manifest.rows or (not sha256 and store.has_place(row)):
         return

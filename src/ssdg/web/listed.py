@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..data.sources import IMAGE_SUFFIXES, Item, printable
 from ..errors import UserError
-from .listing import Given, leaves
+from .listing import Given, has_drive, leaves
 from .lists import CLASS, LICENCE, PATH, URL, decodings, parse_table
 from .refusal import Refused
 
@@ -116,6 +116,10 @@ def _first_number(numbers: set[int], num_classes: int, path: Path) -> int:
 def _place(path: str, root: Path, encoding: str) -> Path | Refused:
     """The file that a list means; leading folders that do not exist below the root are passed over."""
     words = path.replace("\\", "/")
+    if "\0" in words:
+        return Refused("unreadable", "no such file")
+    if has_drive(words):
+        return Refused("outside", "the path leaves the root")
     if leaves(words):
         inside = (root / words).resolve()
         if not inside.is_relative_to(root.resolve()):
@@ -132,7 +136,5 @@ def _place(path: str, root: Path, encoding: str) -> Path | Refused:
 
 def _spellings(name: str, encoding: str) -> list[str]:
     """As text, and as the very bytes of the list: files unpacked from an old archive may be named so."""
-    if "\0" in name or not name:
-        return []
     raw = os.fsdecode(name.encode(encoding)) if encoding != "utf-16" else name
     return list(dict.fromkeys((name, raw)))

@@ -55,7 +55,12 @@ def list_archive(archive: Path, classes: Sequence[str], encoding: str | None) ->
 
 def leaves(path: str) -> bool:
     """Whether a path with '/' may lead out of where it starts."""
-    return path.startswith("/") or ".." in path.split("/") or _DRIVE.match(path) is not None
+    return path.startswith("/") or ".." in path.split("/") or has_drive(path)
+
+
+def has_drive(path: str) -> bool:
+    """Whether a path names a drive, as Windows has them."""
+    return _DRIVE.match(path) is not None
 
 
 def _walk(folder: Path, at: str, root: Path) -> Iterator[Given]:

@@ -15,6 +15,7 @@ from ..files import write_text
 NAME = "manifest.csv"
 KEPT, REFUSED = "kept", "refused"
 INGEST = "ingest:"  # a source that begins so is a crawl of others; any other is an engine
+MOST_LICENCE_LETTERS = 2000
 # fmt: off
 COLUMNS = (
     "path", "class", "state", "reason", "detail", "source", "origin", "url",

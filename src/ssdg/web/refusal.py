@@ -40,7 +40,7 @@ class Spent(Exception):
     """A limit of the whole crawl is reached: nothing is wrong with the file that was being fetched."""
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, most: int = _MOST_LETTERS) -> str:
     """The text in one line of printable letters: a server may have sent it."""
     shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(shown.split())[:_MOST_LETTERS]
+    return " ".join(shown.split())[:most]
