@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import servers as serve
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from servers import Site
 
 from data.pictures import png
@@ -200,6 +203,70 @@ def test_a_turn_after_the_end_ends_the_crawl() -> None:
     turns.wait("a")
     with pytest.raises(Spent, match="time limit"):
         turns.wait("a")
+
+
+def test_a_busy_host_is_left_alone(site: Site, connections: list[str]) -> None:
+    site.routes = {"/a": lambda handler: handler.answer(429, b"", Retry_After="900"), "/b": serve.image(png(1))}
+    fetcher = Fetcher(Limits(delay=0, total_seconds=60), resolver=by_name)
+    with pytest.raises(Refused, match="busy: 429"):
+        fetcher.image("http://shop.test/a")
+    assert fetcher.image("http://other.test/b") == png(1)
+    with pytest.raises(Spent):
+        fetcher.image("http://shop.test/b")
+
+
+def test_of_a_long_robots_file_the_beginning_counts(site: Site, connections: list[str]) -> None:
+    text = b"User-agent: *\nDisallow: /a\n" + b"# long\n" * 200_000 + b"Disallow: /b\n"
+    site.routes = {"/robots.txt": serve.image(text, "text/plain"), "/b": serve.image(png(1))}
+    fetcher = Fetcher(QUICK, resolver=by_name)
+    assert fetcher.image("http://shop.test/b") == png(1)
+    with pytest.raises(Refused, match="robots"):
+        fetcher.image("http://shop.test/a")
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(
+        [b"HTTP/1.1 200 OK", b"HTTP/1.0 302 x", b"HTTP/1.1 999", b"HTTP/9 200", b"HTTP/1.1 100 Continue"]
+    ),
+    st.lists(
+        st.sampled_from(
+            [
+                *(
+                    b"Content-Length: 4",
+                    b"Content-Length: -1",
+                    b"Content-Length: 9" + b"9" * 5000,
+                    b"Content-Type: \xff",
+                ),
+                *(
+                    b"Transfer-Encoding: chunked",
+                    b"Location: http://[",
+                    b"Location: \xe9\x00",
+                    b"Location: http://h.test/x",
+                ),
+                *(b"no colon", b"\x00: \x01", b"Retry-After: \xb2", b"Content-Encoding: x"),
+            ]
+        ),
+        max_size=4,
+    ),
+    st.binary(max_size=40) | st.sampled_from([b"4\r\nabcd\r\n0\r\n\r\n", b"zz\r\n", b"ffffffffffffffffffff\r\na"]),
+)
+def test_no_answer_does_more_than_be_refused(status: bytes, headers: list[bytes], body: bytes) -> None:
+    """Whatever bytes a host sends: a body or a reason, and never another error."""
+    ours: list[socket.socket] = []
+
+    def connect(*_: object) -> socket.socket:
+        here, there = socket.socketpair()
+        there.sendall(b"\r\n".join([status, *headers, b"", body]))
+        there.shutdown(socket.SHUT_WR)
+        ours.append(there)  # read by nobody, open until the end
+        return here
+
+    with pytest.MonkeyPatch.context() as patch, suppress(Refused):
+        patch.setattr(exchange, "_connect", connect)
+        assert isinstance(Fetcher(QUICK, resolver=by_name).page("http://h.test/", ask_robots=False), bytes)
+    for there in ours:
+        there.close()
 
 
 def test_a_resolver_that_finds_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def row_of(label: str, url: str) -> Row:
 
 
 @given(TEXT, TEXT, TEXT, NUMBER, TEXT)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 def test_any_text_comes_back(
     tmp_path: Path, label: str, url: str, detail: str, num_bytes: int | None, extra: str
 ) -> None:
@@ -83,6 +83,28 @@ def test_a_journal_that_was_cut_off(tmp_path: Path) -> None:
     (tmp_path / ".manifest.journal").write_bytes(journal[:-10])
     with open_store(tmp_path) as store:
         assert [row.url for row in store.manifest.rows.values()] == ["http://x/1"]
+    assert not (tmp_path / ".manifest.journal").exists()
+
+
+def test_what_was_put_aside_by_hand_does_not_come_back(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.keep(row_of("dog", "http://x/1"), check_picture(png(1)))
+    path = tmp_path / "manifest.csv"
+    path.write_text(path.read_text().replace('"kept"', '"refused"'))
+    with open_store(tmp_path) as store:
+        assert store.num_kept("dog") == 0
+        assert store.keep(row_of("cat", "http://x/2"), check_picture(png(1))).reason == "duplicate"
+
+
+def test_the_journal_is_gone_after_an_error(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with open_store(tmp_path) as store:
+            store.keep(row_of("dog", "http://x/1"), check_picture(png(1)))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(read_manifest(tmp_path).kept) == 1
     assert not (tmp_path / ".manifest.journal").exists()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
-from ssdg.web.bounds import MB, Limits
+from ssdg.cli.web import crawl
+from ssdg.web.bounds import Limits
 from ssdg.web.manifest import COLUMNS
 from ssdg.web.refusal import REASONS
 
@@ -21,11 +23,12 @@ def test_every_reason_and_column_is_told() -> None:
     assert re.findall(r"`(\w+)`", " ".join(first_cells)) == list(COLUMNS)
 
 
-def test_the_limits_are_those_of_the_code() -> None:
-    limits = Limits()
-    assert f"`--max-mb` ({limits.file_bytes // MB})" in PAGE
-    assert f"`--timeout` ({limits.file_seconds:g} s" in PAGE
-    assert f"`--max-minutes` ({limits.total_seconds / 60:g})" in PAGE
-    assert f"`--max-total-mb` ({limits.total_bytes // MB:,})" in PAGE
-    assert f"`--delay` seconds ({limits.delay:g})" in PAGE
-    assert f"at most {limits.redirects}, each checked" in PAGE
+def test_the_limits_are_those_of_the_command() -> None:
+    given = {name: parameter.default for name, parameter in inspect.signature(crawl).parameters.items()}
+    assert f"`--max-mb` ({given['max_mb']:g})" in PAGE
+    assert f"`--timeout` ({given['timeout']:g} s" in PAGE
+    assert f"`--max-minutes` ({given['max_minutes']:g})" in PAGE
+    assert f"`--max-total-mb` ({given['max_total_mb']:,.0f})" in PAGE
+    assert f"`--delay` seconds ({given['delay']:g})" in PAGE
+    assert f"`--min-side` ({given['min_side']} pixels)" in PAGE
+    assert f"at most {Limits().redirects}, each checked" in PAGE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdg.web.robots import Rule, parse_robots
@@ -76,6 +76,7 @@ def test_what_forbids_nothing(text: str) -> None:
     assert parse_robots(text, "ssdg").allows("/a")
 
 
+@settings(deadline=None)
 @given(st.text("ab*", max_size=8), st.booleans(), st.text("ab", max_size=8))
 def test_patterns_against_regular_expressions(pattern: str, anchored: bool, path: str) -> None:
     wanted = re.match(pattern.replace("*", ".*") + ("$" if anchored else ""), path) is not None

@@ -69,6 +69,11 @@ class Turns:
     _next: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def hold(self, host: str, seconds: float) -> None:
+        """Leave a host alone for a while: it said that it is busy."""
+        with self._lock:
+            self._next[host] = max(self._next.get(host, 0), time.monotonic() + seconds)
+
     def wait(self, host: str) -> None:
         """Return when it is this caller's turn at the host."""
         with self._lock:

@@ -84,18 +84,23 @@ def opened(
             connection.close()
 
 
-def read_body(response: HTTPResponse, most: int, spend: Callable[[int], None]) -> bytes:
-    """The body; raise `Refused` if it ends early or has more than `most` bytes. Each piece is told to `spend`."""
+def read_body(response: HTTPResponse, most: int, spend: Callable[[int], None], *, cut: bool = False) -> bytes:
+    """The body; raise `Refused` if it ends early or has more than `most` bytes. Each piece is told to `spend`.
+
+    With `cut`, more than `most` bytes are not an error, and what comes after them is not read.
+    """
     announced = response.length  # None when chunked or ended by closing
-    if announced is not None and announced > most:
+    if announced is not None and announced > most and not cut:
         raise Refused("too-large", f"{announced:,} bytes, more than the limit of {most:,}")
     pieces, total = [], 0
     while piece := response.read1(_CHUNK):
         spend(len(piece))
         total += len(piece)
-        if total > most:
-            raise Refused("too-large", f"more than the limit of {most:,} bytes")
         pieces.append(piece)
+        if total > most:
+            if cut:
+                return b"".join(pieces)[:most]
+            raise Refused("too-large", f"more than the limit of {most:,} bytes")
     if announced is not None and total < announced:
         raise Refused("truncated", f"{total:,} of {announced:,} bytes")
     return b"".join(pieces)

@@ -19,6 +19,8 @@ from .robots import ALLOW_ALL, FORBID_ALL, MOST_BYTES, Robots, parse_robots
 PRODUCT = "ssdg"
 AGENT = f"{PRODUCT}/{__version__} (research image crawler)"
 PAGE_BYTES = 5_000_000
+BUSY = (429, 503)
+MOST_HOLD = 120.0  # seconds that a busy host is left alone, whatever it asks for
 _REDIRECTS = (301, 302, 303, 307, 308)
 _UNNAMED_TYPES = ("", "application/octet-stream", "binary/octet-stream")
 Accept = Callable[[str], bool]
@@ -40,6 +42,16 @@ def _any_type(content_type: str) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What an answer may be."""
+
+    most: int  # bytes
+    accept: Accept = _any_type  # of its content type
+    cut: bool = False  # whether a longer one is cut or refused
+    ask_robots: bool = True
+
+
 @dataclass
 class Fetcher:
     """Fetches, from several threads at once; raises `Refused` for one URL and `Spent` for the crawl."""
@@ -59,37 +71,39 @@ class Fetcher:
 
     def image(self, url: str) -> bytes:
         """The body of what its server calls an image; whether it is one, its bytes must tell."""
-        return self._get(url, self.limits.file_bytes, is_image_type)
+        return self._get(url, _Wanted(self.limits.file_bytes, is_image_type))
 
     def page(self, url: str, *, ask_robots: bool = True) -> bytes:
         """The body of a page of search results."""
-        return self._get(url, PAGE_BYTES, _any_type, ask_robots=ask_robots)
+        return self._get(url, _Wanted(PAGE_BYTES, ask_robots=ask_robots))
 
-    def _get(self, url: str, most: int, accept: Accept, *, ask_robots: bool = True) -> bytes:
+    def _get(self, url: str, wanted: _Wanted) -> bytes:
         seen: list[str] = []
         while len(seen) <= self.limits.redirects:
             target = parse_target(url)
             if target.url in seen:
                 raise Refused("redirects", f"leads back to {target.url}")
             seen.append(target.url)
-            body, url = self._hop(target, most, accept, ask_robots=ask_robots)
+            body, url = self._hop(target, wanted)
             if body is not None:
                 return body
         raise Refused("redirects", f"more than {self.limits.redirects}")
 
-    def _hop(self, target: Target, most: int, accept: Accept, *, ask_robots: bool) -> tuple[bytes | None, str]:
+    def _hop(self, target: Target, wanted: _Wanted) -> tuple[bytes | None, str]:
         """The body, or where the host sends us."""
         addresses = checked_addresses(target.host, target.port, self.resolver, allow_private=self.allow_private)
-        if ask_robots and not self._robots_of(target).allows(target.path):
+        if wanted.ask_robots and not self._robots_of(target).allows(target.path):
             raise Refused("robots", f"{target.site}/robots.txt forbids it")
         self._turns.wait(target.host)
         seconds = min(self.limits.file_seconds, self.budget.left())
         try:
             with opened(target, addresses, self.agent, seconds=seconds, idle=self.limits.idle_seconds) as response:
                 if response.status in _REDIRECTS:
-                    return None, urljoin(target.url, response.getheader("Location") or "")
-                _check_head(response, accept)
-                return read_body(response, most, self.budget.spend), ""
+                    return None, _location(target, response)
+                if response.status in BUSY:
+                    self._turns.hold(target.host, _pause(response, 10 * self.limits.delay))
+                _check_head(response, wanted.accept)
+                return read_body(response, wanted.most, self.budget.spend, cut=wanted.cut), ""
         except Refused:
             self.budget.left()  # if the time of the crawl ran out, that is why
             raise
@@ -107,16 +121,29 @@ class Fetcher:
     def _ask(self, site: str) -> Robots | Refused:
         """RFC 9309: 4xx allows all; a server error or no answer forbids all."""
         try:
-            body = self._get(f"{site}/robots.txt", MOST_BYTES, _any_type, ask_robots=False)
+            body = self._get(f"{site}/robots.txt", _Wanted(MOST_BYTES, cut=True, ask_robots=False))
         except Spent:
             raise
         except Refused as why:
             if why.reason in ("status", "redirects"):
                 return ALLOW_ALL
-            if why.reason in ("too-large", "address", "bad-url"):
+            if why.reason in ("address", "bad-url"):
                 return FORBID_ALL
             return Refused(why.reason, f"{site}/robots.txt: {why.detail}")
         return parse_robots(body.decode("utf-8-sig", "replace"), PRODUCT)
+
+
+def _location(target: Target, response: HTTPResponse) -> str:
+    try:
+        return urljoin(target.url, response.getheader("Location") or "")
+    except ValueError:
+        raise Refused("bad-url", "redirected to what is no address") from None
+
+
+def _pause(response: HTTPResponse, otherwise: float) -> float:
+    """Seconds that a busy host wishes to be left alone; a date is not understood."""
+    wish = (response.getheader("Retry-After") or "").strip()
+    return min(float(wish), MOST_HOLD) if wish.isdecimal() and len(wish) < 9 else otherwise
 
 
 def _check_head(response: HTTPResponse, accept: Accept) -> None:

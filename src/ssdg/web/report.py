@@ -75,5 +75,5 @@ def ingest_report(store: Store, wish: Wish, listing: Listing) -> Report:
 
 def _count(manifest: Manifest, label: str, asked: int | None) -> ClassReport:
     rows = manifest.of(label)
-    reasons = Counter(row.reason for row in rows if not row.kept)
+    reasons = Counter(row.reason or "put aside" for row in rows if not row.kept)
     return ClassReport(label, asked, len(rows), len(rows) - reasons.total(), dict(reasons.most_common()))

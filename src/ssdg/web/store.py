@@ -42,7 +42,7 @@ class Store:
     manifest: Manifest
     lost: int = 0  # rows whose file was not there any more, and which are forgotten
     _journal: TextIO | None = None
-    _first: dict[str, Row] = field(default_factory=dict)  # sha256 -> the kept row
+    _first: dict[str, Row] = field(default_factory=dict)  # sha256 -> the row of the file
     _known: dict[str, Row] = field(default_factory=dict)  # url -> a row
     _places: set[tuple[str, str, str]] = field(default_factory=set)  # of ingested files
     _kept: Counter[str] = field(default_factory=Counter)
@@ -95,8 +95,9 @@ class Store:
         return row
 
     def _index(self, row: Row) -> None:
-        if row.kept:
+        if row.path:  # also one that someone put aside in the manifest: it must not come back from elsewhere
             self._first[row.sha256] = row
+        if row.kept:
             self._kept[row.label] += 1
         if row.ingested:
             self._places.add(row.place)
@@ -133,7 +134,7 @@ def open_store(root: Path) -> Iterator[Store]:
                 yield store
             finally:
                 write_manifest(root, manifest)
-        journal.unlink()
+                journal.unlink()
 
 
 def _replay(journal: Path, manifest: Manifest) -> None:
