@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 import servers as serve
-from crawls import by_url, run, words, write_urls
+from crawls import Capture, by_url, listed, run, words, write_urls
 from servers import Site
 
 from data.pictures import encoded, picture, png
 from ssdg.web.manifest import read_manifest
-
-Capture = pytest.CaptureFixture[str]
 
 
 def png_of(width: int, height: int) -> bytes:
@@ -30,10 +28,6 @@ def png_of(width: int, height: int) -> bytes:
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
-
-
-def listed(site: Site, path: Path, names: list[str], label: str = "dog") -> Path:
-    return write_urls(path / "urls.csv", [(f"{site.url}/{name}", label, "") for name in names])
 
 
 def test_images_are_fetched_named_by_content_and_recorded(site: Site, tmp_path: Path, capsys: Capture) -> None:
@@ -131,26 +125,6 @@ def test_no_more_is_fetched_than_asked_for(site: Site, tmp_path: Path, capsys: C
     assert (code, told["classes"][0]["kept"], site.asked) == (0, 3, 3)
 
 
-def test_loopback_is_refused_without_the_switch(site: Site, tmp_path: Path, capsys: Capture) -> None:
-    names = [site.url, f"http://localhost:{site.server_port}", f"http://2130706433:{site.server_port}"]
-    urls = write_urls(tmp_path / "u.csv", [(f"{name}/a", "dog", "") for name in names])
-    given = [word for word in words(urls, tmp_path / "out", classes="dog") if word != "--allow-private"]
-    code, told, _ = run(capsys, *given)
-    assert told["classes"][0]["refused"] == {"address": 3}
-    assert (code, site.count.total()) == (1, 0)
-
-
-def test_addresses_that_are_none(site: Site, tmp_path: Path, capsys: Capture) -> None:
-    bad = ["ftp://host/a", "file:///etc/passwd", "http:///a", "http://[::1", "//host/a", "http://a:b@host/"]
-    bad += ["http://ho st/", "x" * 9000, "http://host:99999/", "http://" + "a" * 70 + "é.org/"]
-    urls = write_urls(tmp_path / "u.csv", [(url, "dog", "") for url in bad])
-    given = words(urls, tmp_path / "out", classes="dog")
-    _, told, _ = run(capsys, *given)
-    assert told["classes"][0]["refused"] == {"bad-url": len(bad)}
-    _, told, _ = run(capsys, *given)
-    assert told["classes"][0]["found"] == len(bad)
-
-
 @pytest.mark.parametrize(
     ("answer", "kept", "reason"), [(404, 1, ""), (403, 1, ""), (500, 0, "busy"), (429, 0, "busy")]
 )
@@ -234,61 +208,3 @@ def test_a_file_that_went_missing_is_fetched_again(site: Site, tmp_path: Path, c
     assert (code, told["classes"][0]["kept"], site.count["/a"]) == (0, 1, 2)
     assert kept.read_bytes() == png(1)
     assert "1 files" in told["notes"][0]
-
-
-def test_a_class_folder_that_is_a_link_is_not_written_to(site: Site, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    site.routes = {"/a": serve.image(png(1))}
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "dog").symlink_to(tmp_path / "elsewhere")
-    assert "is a link" in complaint(*words(listed(site, tmp_path, ["a"]), tmp_path / "out", classes="dog"))
-    assert not list((tmp_path / "elsewhere").iterdir())
-
-
-@pytest.mark.parametrize(
-    "name", ["../up", "a/b", "/etc", "..", ".hidden", "", "a\\b", "manifest.csv", "x" * 200, "a\nb"]
-)
-def test_classes_that_are_no_names(name: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    urls = write_urls(tmp_path / "u.csv", [("http://host/a", name, "")])
-    complaint(*words(urls, tmp_path / "out", classes=f"dog,{name}"))
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (["--engine", "icrawler:bing"], "--urls is for the engine 'urls'"),
-        (["--keyword-template", "photo"], "lacks {class}"),
-        (["--user-agent", "a\nHost: b"], "cannot be sent"),
-        (["--classes", "dog,dog"], "twice"),
-        (["--per-class", "0"], "per-class"),
-        (["--encoding", "klingon"], "unknown encoding"),
-    ],
-)
-def test_mistakes(given: list[str], told: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    urls = write_urls(tmp_path / "u.csv", [("http://host/a", "dog", "")])
-    assert told in complaint(*words(urls, tmp_path / "out", *given))
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_table_without_addresses(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    urls = write_urls(tmp_path / "u.csv", [("x", "dog", "")], ("path", "class", "licence"))
-    assert "columns url and class" in complaint(*words(urls, tmp_path / "out"))
-    assert "needs --urls" in complaint(
-        "web", "crawl", "--classes", "dog", "--per-class", 1, "--engine", "urls", "-o", tmp_path / "out"
-    )
-
-
-def test_nothing_found_is_a_failure(tmp_path: Path, capsys: Capture) -> None:
-    urls = write_urls(tmp_path / "u.csv", [("http://host/a", "horse", "")])
-    code, told, err = run(capsys, *words(urls, tmp_path / "out"))
-    assert code == 1
-    assert "nothing was found for any class" in err
-    assert [one["found"] for one in told["classes"]] == [0, 0]
-
-
-def test_two_crawls_into_one_folder(site: Site, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    from ssdg.web.store import open_store
-
-    with open_store(tmp_path / "out"):
-        assert "another ssdg web command" in complaint(*words(listed(site, tmp_path, ["a"]), tmp_path / "out"))

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 import servers as serve
-from crawls import by_url, run
+from crawls import Capture, by_url, run
 from servers import Site
 
 from data.pictures import png
 from ssdg.web import search
 from ssdg.web.fetch import Fetcher
 from ssdg.web.search import Search
-
-Capture = pytest.CaptureFixture[str]
 
 
 class PageFeeder:

@@ -196,7 +196,8 @@ def tell(report: Report, out: Path, *, as_json: bool) -> int:
         notes = f" ({'; '.join(report.notes)})" if report.notes else ""
         return complain(f"nothing was found for any class{notes}; try other keywords or another source", FAILED)
     if report.empty:
-        return complain(f"no image was kept for {', '.join(report.empty)}; the table tells why", FAILED)
+        told = ", ".join(f"{one.label} ({one.found} found)" for one in report.empty)
+        return complain(f"no image was kept for {told}; the manifest tells why, file by file", FAILED)
     return 0
 
 

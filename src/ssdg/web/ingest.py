@@ -15,12 +15,12 @@ from ..data.progress import Progress
 from ..data.reader import Reader
 from ..errors import UserError
 from .exchange import MOST_URL_LETTERS
-from .listed import read_list
-from .listing import Given, list_archive, list_folder
+from .filelists import read_list
 from .manifest import INGEST, MOST_LICENCE_LETTERS, REFUSED, Row
 from .picture import Picture, check_picture, sha256_of
 from .refusal import Refused, one_line
 from .store import Store, check_label
+from .trees import Given, list_archive, list_folder
 
 _BATCH = 64  # files in memory
 _THREADS = 4

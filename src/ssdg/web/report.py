@@ -38,9 +38,9 @@ class Report:
         return sum(one.found for one in self.classes if one.wanted)
 
     @property
-    def empty(self) -> list[str]:
+    def empty(self) -> list[ClassReport]:
         """Classes without a kept image."""
-        return [one.label for one in self.classes if one.wanted and not one.kept]
+        return [one for one in self.classes if one.wanted and not one.kept]
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from .engines import Found
-from .lists import CLASS, LICENCE, URL, read_table
+from .texts import CLASS, LICENCE, URL, read_table
 
 
 @dataclass(frozen=True)

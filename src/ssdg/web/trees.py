@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ..data.sources import IMAGE_SUFFIXES, Item, is_junk, printable
 from ..errors import UserError
-from .lists import ENCODINGS
 from .refusal import Refused
+from .texts import ENCODINGS
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _UTF8_NAME = 0x800  # flag of a .zip entry

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ..data.sources import IMAGE_SUFFIXES, Item, printable
 from ..errors import UserError
-from .listing import Given, has_drive, leaves
-from .lists import CLASS, LICENCE, PATH, URL, decodings, parse_table
 from .refusal import Refused
+from .texts import CLASS, LICENCE, PATH, URL, decodings, parse_table
+from .trees import Given, has_drive, leaves
 
 _IMAGE_THEN_LABEL = re.compile(rf"(.*(?:{'|'.join(map(re.escape, sorted(IMAGE_SUFFIXES)))}))\s+(\S.*)", re.IGNORECASE)
 
