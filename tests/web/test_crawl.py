@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
 import struct
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_every_kind_of_bad_answer_is_refused_with_its_reason(site: Site, tmp_pat
     rows = by_url(tmp_path / "out")
     assert {name: row.reason for name, row in rows.items()} == {name: why for name, (_, why) in ANSWERS.items()}
     assert code == 0
+    assert rows["announced"].detail.startswith("300,000 bytes"), "refused before it was read"
     assert told["classes"][0]["kept"] == 2
     assert told["classes"][0]["refused"]["type"] == 5
     assert len(list((tmp_path / "out" / "dog").iterdir())) == 2
@@ -179,16 +181,26 @@ def test_pictures_smaller_than_asked_for(site: Site, tmp_path: Path, capsys: Cap
     assert {name: row.reason for name, row in by_url(tmp_path / "out").items()} == {"a": "too-small", "b": ""}
 
 
+@contextmanager
+def started(site: Site, given: list[str], until: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A crawl in a process of its own that has asked for a path and waits for the answer."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ssdg", *given], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    try:
+        assert site.reached(until), "the crawl never came so far"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_killed_crawl_goes_on_and_fetches_nothing_twice(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {f"/{n}": serve.image(png(n)) for n in range(8)}
     site.routes["/5"] = serve.silent
     given = words(listed(site, tmp_path, list("01234567")), tmp_path / "out", "--threads", 1, classes="dog")
-    process = subprocess.Popen([sys.executable, "-m", "ssdg", *given], stdout=subprocess.DEVNULL)
-    try:
-        assert site.reached("/5"), "the crawl never came so far"
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    with started(site, given, until="/5") as process:
+        process.send_signal(signal.SIGKILL)
     (tmp_path / "out" / "dog" / ".x.png.abc.tmp").write_bytes(b"half")
     site.routes["/5"] = serve.image(png(5))
     code, told, _ = run(capsys, *given)
@@ -196,6 +208,15 @@ def test_a_killed_crawl_goes_on_and_fetches_nothing_twice(site: Site, tmp_path: 
     assert {name: n for name, n in site.count.items() if n > 1} == {"/robots.txt": 2, "/5": 2}
     assert len(list((tmp_path / "out" / "dog").iterdir())) == 8, "what was half written is gone"
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "dog", "manifest.csv"]
+
+
+def test_an_interrupted_crawl_writes_its_manifest(site: Site, tmp_path: Path) -> None:
+    site.routes = {"/0": serve.image(png(0)), "/1": serve.silent}
+    given = words(listed(site, tmp_path, ["0", "1"]), tmp_path / "out", "--threads", 1, classes="dog")
+    with started(site, given, until="/1") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert [row.url for row in read_manifest(tmp_path / "out").rows.values()] == [f"{site.url}/0"]
 
 
 def test_a_file_that_went_missing_is_fetched_again(site: Site, tmp_path: Path, capsys: Capture) -> None:

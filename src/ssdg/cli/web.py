@@ -193,8 +193,8 @@ def tell(report: Report, out: Path, *, as_json: bool) -> int:
     else:
         _print_tables(report)
     if not report.found:
-        notes = f" ({'; '.join(report.notes)})" if report.notes else ""
-        return complain(f"nothing was found for any class{notes}; try other keywords or another source", FAILED)
+        why = f" ({report.notes[0]})" if report.notes else ""  # all are told above
+        return complain(f"nothing was found for any class{why}; try other keywords or another source", FAILED)
     if report.empty:
         told = ", ".join(f"{one.label} ({one.found} found)" for one in report.empty)
         return complain(f"no image was kept for {told}; the manifest tells why, file by file", FAILED)

@@ -20,6 +20,7 @@ from .refusal import Refused
 MOST_URL_LETTERS = 4000
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _CHUNK = 1 << 16
+_SLICE = 0.5  # seconds: how soon a wait notices that it is no longer wanted
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -62,15 +63,29 @@ def parse_target(url: str) -> Target:
     return Target(scheme, host, target.port, target.path, target.site + target.path)
 
 
+@dataclass(frozen=True)
+class Clock:
+    """When an answer must have ended, and the longest that may pass without a byte of it."""
+
+    end: float  # of time.monotonic
+    idle: float  # seconds
+    check: Callable[[], object]  # called now and then; may raise to end the wait
+
+    def wait(self) -> float:
+        """Seconds that the next wait may last."""
+        self.check()
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return min(left, self.idle)
+
+
 @contextmanager
-def opened(
-    target: Target, addresses: Sequence[str], agent: str, *, seconds: float, idle: float
-) -> Iterator[HTTPResponse]:
+def opened(target: Target, addresses: Sequence[str], agent: str, clock: Clock) -> Iterator[HTTPResponse]:
     """Ask for `target` at the first of `addresses` that connects; yield the answer with its body unread.
 
-    All of it, reading the body too, must end within `seconds`, and no single wait may last longer than `idle`.
+    All of it, reading the body too, must end before the clock does.
     """
-    clock = _Clock(time.monotonic() + seconds, idle)
     with _told_apart(target):
         connection = _connect(target, addresses, clock)
     try:
@@ -118,23 +133,10 @@ def _request(target: Target, agent: str) -> bytes:
     return "".join(f"{line}\r\n" for line in (*lines, "")).encode("ascii")
 
 
-@dataclass(frozen=True)
-class _Clock:
-    end: float
-    idle: float
-
-    def wait(self) -> float:
-        """Seconds that the next wait may last."""
-        left = self.end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return min(left, self.idle)
-
-
 class _Reading(io.RawIOBase):
     """Reads from a socket, each time with the time that is left; all that HTTPResponse asks of a socket."""
 
-    def __init__(self, connection: socket.socket, clock: _Clock) -> None:
+    def __init__(self, connection: socket.socket, clock: Clock) -> None:
         self._connection, self._clock = connection, clock
 
     def makefile(self, mode: str) -> io.BufferedReader:
@@ -144,11 +146,17 @@ class _Reading(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self._connection.settimeout(self._clock.wait())
-        return self._connection.recv_into(buffer)
+        idle_end = time.monotonic() + self._clock.idle
+        while True:
+            self._connection.settimeout(min(self._clock.wait(), _SLICE))
+            try:
+                return self._connection.recv_into(buffer)
+            except TimeoutError:
+                if time.monotonic() >= idle_end:
+                    raise
 
 
-def _connect(target: Target, addresses: Sequence[str], clock: _Clock) -> socket.socket:
+def _connect(target: Target, addresses: Sequence[str], clock: Clock) -> socket.socket:
     failure: OSError = ConnectionError("no address")
     for address in addresses:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.client import HTTPResponse
@@ -12,7 +13,7 @@ from .. import __version__
 from ..errors import UserError
 from .addresses import Resolver, checked_addresses, system_resolver
 from .bounds import Budget, Limits, Turns
-from .exchange import Target, opened, parse_target, read_body
+from .exchange import Clock, Target, opened, parse_target, read_body
 from .refusal import Refused, Spent
 from .robots import ALLOW_ALL, FORBID_ALL, MOST_BYTES, Robots, parse_robots
 
@@ -95,9 +96,10 @@ class Fetcher:
         if wanted.ask_robots and not self._robots_of(target).allows(target.path):
             raise Refused("robots", f"{target.site}/robots.txt forbids it")
         self._turns.wait(target.host)
-        seconds = min(self.limits.file_seconds, self.budget.left())
+        end = time.monotonic() + min(self.limits.file_seconds, self.budget.left())
+        clock = Clock(end, self.limits.idle_seconds, self.budget.left)
         try:
-            with opened(target, addresses, self.agent, seconds=seconds, idle=self.limits.idle_seconds) as response:
+            with opened(target, addresses, self.agent, clock) as response:
                 if response.status in _REDIRECTS:
                     return None, _location(target, response)
                 if response.status in BUSY:
