@@ -66,6 +66,7 @@ ANSWERS = {
     "loop": (serve.redirect("/loop"), "redirects"),
     "far": (serve.redirect("/far/1"), "redirects"),
     "to-file": (serve.redirect("file:///etc/passwd"), "bad-url"),
+    "to-bad": (serve.redirect("http://[oops"), "bad-url"),
     "to-none": (serve.redirect(""), "redirects"),
     "private/x.png": (serve.image(png(1)), "robots"),
     "moved.png": (serve.redirect("/real.png", 301), ""),
@@ -88,7 +89,7 @@ def test_every_kind_of_bad_answer_is_refused_with_its_reason(site: Site, tmp_pat
     assert told["classes"][0]["refused"]["type"] == 5
     assert len(list((tmp_path / "out" / "dog").iterdir())) == 2
     assert site.count["/private/x.png"] == 0
-    assert site.count["/robots.txt"] == 1
+    assert site.count["/robots.txt"] == site.count["/loop"] == 1
     assert (site.count["/far/5"], site.count["/far/6"]) == (1, 0)
 
 
@@ -181,11 +182,15 @@ def test_pictures_smaller_than_asked_for(site: Site, tmp_path: Path, capsys: Cap
     assert {name: row.reason for name, row in by_url(tmp_path / "out").items()} == {"a": "too-small", "b": ""}
 
 
+# Ctrl-C works though the tests themselves may run where it is switched off.
+CRAWL = "import signal, ssdg.cli; signal.signal(signal.SIGINT, signal.default_int_handler); ssdg.cli.main()"
+
+
 @contextmanager
 def started(site: Site, given: list[str], until: str) -> Iterator[subprocess.Popen[bytes]]:
     """A crawl in a process of its own that has asked for a path and waits for the answer."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ssdg", *given], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-c", CRAWL, *given], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
         assert site.reached(until), "the crawl never came so far"

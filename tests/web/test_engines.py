@@ -181,7 +181,8 @@ def test_an_engine_of_ones_own(site: Site, tmp_path: Path, capsys: Capture) -> N
     )
     code, told, _ = run(capsys, *words(tmp_path / "out")[:-8], "--engine", engine, *words(tmp_path / "out")[-6:])
     assert (code, told["classes"][0]["kept"]) == (0, 2)
-    assert by_url(tmp_path / "out")["1.png"].licence == "CC BY 4.0"
+    row = by_url(tmp_path / "out")["1.png"]
+    assert (row.source, row.licence) == ("mine.py", "CC BY 4.0")
     assert "unreachable" in told["notes"][0]
 
 

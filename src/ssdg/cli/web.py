@@ -100,7 +100,8 @@ def crawl(
     from ..web.store import open_store
 
     source = engine or ("urls" if urls else DEFAULT_ENGINE)
-    plan = Plan(split_classes(classes), per_class, source, check_template(keyword_template), threads, min_side, retry)
+    name = Path(source).name if source.endswith(".py") else source
+    plan = Plan(split_classes(classes), per_class, name, check_template(keyword_template), threads, min_side, retry)
     build = find_engine(source, urls=urls, encoding=encoding, ask_robots=not ignore_search_robots)
     limits = Limits(timeout, timeout / 3, int(max_mb * MB), int(max_total_mb * MB), max_minutes * 60, delay=delay)
     fetcher = Fetcher(limits, check_agent(user_agent or AGENT), allow_private)

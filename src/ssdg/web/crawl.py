@@ -72,7 +72,7 @@ class _Crawl:
             progress(sum(map(self.store.num_kept, labels)), self.plan.per_class * len(labels))
 
     def _start(self, lines: list[_Line], pool: ThreadPoolExecutor) -> None:
-        """Give work to idle threads, to the classes by turns."""
+        """Give work to idle threads, one candidate of every class in each round."""
         open_lines = list(lines)
         while open_lines and len(self.running) < self.plan.threads and not self.outcome.stopped:
             for line in list(open_lines):
@@ -98,8 +98,8 @@ class _Crawl:
                 elsewhere = self.store.known(url)
                 if elsewhere is None or self._try_again(elsewhere):
                     return row
-                why = Refused("duplicate", elsewhere.path) if elsewhere.kept else _reason(elsewhere)
-                self.store.refuse(row, why)
+                reason = ("duplicate", elsewhere.path) if elsewhere.kept else (elsewhere.reason, elsewhere.detail)
+                self.store.refuse(row, Refused(*reason))
         except Refused as why:
             self.outcome.problems[line.label] = str(why)
         except Spent as limit:
@@ -107,15 +107,8 @@ class _Crawl:
         return None
 
     def _row(self, label: str, url: str, licence: str) -> Row:
-        keyword = self.plan.keyword_of(label)
-        return Row(
-            label,
-            REFUSED,
-            source=self.plan.source,
-            origin=keyword,
-            url=url,
-            licence=one_line(licence, MOST_LICENCE_LETTERS),
-        )
+        keyword, licence = self.plan.keyword_of(label), one_line(licence, MOST_LICENCE_LETTERS)
+        return Row(label, REFUSED, source=self.plan.source, origin=keyword, url=url, licence=licence)
 
     def _try_again(self, row: Row) -> bool:
         return self.plan.retry and row.reason in PASSING
@@ -132,10 +125,6 @@ class _Crawl:
             self.store.refuse(row, why)
         except Spent as limit:
             self.outcome.stopped = str(limit)
-
-
-def _reason(row: Row) -> Refused:
-    return Refused(row.reason, row.detail)
 
 
 def crawl(engine: Engine, plan: Plan, store: Store, fetcher: Fetcher, progress: Progress) -> Outcome:
