@@ -108,6 +108,14 @@ def test_a_table_with_addresses_and_licences(tmp_path: Path, capsys: Capture) ->
     assert all(row.kept for row in found.values()), "two files may come from one page"
 
 
+def test_the_manifest_of_another_folder(tmp_path: Path, capsys: Capture) -> None:
+    class_folders(tmp_path / "files", {"dog": 2})
+    write(tmp_path / "files" / "dog" / "bad.png", b"")
+    ingest(capsys, tmp_path / "files", tmp_path / "first")
+    code, told, _ = ingest(capsys, tmp_path / "first" / "manifest.csv", tmp_path / "second")
+    assert (code, told["classes"][0]["found"], told["classes"][0]["kept"]) == (0, 2, 2)
+
+
 def test_paths_that_leave_the_root_are_refused(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path / "secret.png", png(1))
     root = class_folders(tmp_path / "root", {"dog": 1})

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..data.sources import IMAGE_SUFFIXES, Item, printable
 from ..errors import UserError
+from .manifest import REFUSED
 from .refusal import Refused
 from .texts import CLASS, LICENCE, PATH, URL, decodings, parse_table
 from .trees import Given, has_drive, leaves
@@ -67,7 +68,8 @@ def _table_lines(text: str, path: Path) -> list[Line]:
         raise UserError(f"'{path}' names addresses and no files; fetch them with ssdg web crawl --urls '{path}'")
     if PATH not in table.columns or CLASS not in table.columns:
         raise UserError(f"'{path}' must have the columns path and class in its first line")
-    return [Line(row[PATH].strip(), row[CLASS].strip(), row.get(URL, ""), row.get(LICENCE, "")) for row in table.rows]
+    rows = [row for row in table.rows if row[PATH].strip() and row.get("state") != REFUSED]  # it may be a manifest
+    return [Line(row[PATH].strip(), row[CLASS].strip(), row.get(URL, ""), row.get(LICENCE, "")) for row in rows]
 
 
 def _plain_lines(text: str, classes: Sequence[str]) -> list[Line]:
