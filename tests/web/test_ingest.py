@@ -93,8 +93,14 @@ def test_entries_that_leave_the_archive_are_refused(tmp_path: Path, capsys: Capt
 def test_an_archive_that_unpacks_to_more_than_allowed(tmp_path: Path, capsys: Capture) -> None:
     files = {"dog/bomb.png": bytes(3_000_000), "dog/ok.png": png(1)}
     made = zip_files(tmp_path / "a.zip", files, zipfile.ZIP_DEFLATED)
+    central = made.read_bytes().index(b"PK\x01\x02", made.read_bytes().index(b"PK\x01\x02") + 1)
     ingest(capsys, made, tmp_path / "out", "--max-mb", 1)
     assert by_origin(tmp_path / "out")["dog/bomb.png"].reason == "too-large"
+    lying = bytearray(made.read_bytes())
+    lying[central + 20 : central + 24] = (2**32 - 2).to_bytes(4, "little")  # the packed size of ok.png
+    made.write_bytes(lying)
+    ingest(capsys, made, tmp_path / "again", "--max-mb", 1)
+    assert by_origin(tmp_path / "again")["dog/ok.png"].reason == "too-large"
 
 
 def test_damaged_entries(tmp_path: Path, capsys: Capture) -> None:

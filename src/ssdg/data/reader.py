@@ -51,7 +51,7 @@ class Reader:
         return self._archive(item).read(item.entry)
 
     def entry_bytes(self, item: Item) -> int:
-        """The size that an archive promises for an entry; `content` never makes more of it."""
+        """What an archive claims of an entry, packed or unpacked; `content` takes no more memory than that."""
         return self._archive(item).size(item.entry)
 
     def _archive(self, item: Item) -> _Archive:
@@ -112,7 +112,8 @@ class _Archive:
         os.close(self._handle)
 
     def size(self, name: str) -> int:
-        return self._zip.getinfo(name).file_size
+        info = self._zip.getinfo(name)
+        return max(info.file_size, info.compress_size)
 
     def read(self, name: str) -> bytes:
         info = self._zip.getinfo(name)
