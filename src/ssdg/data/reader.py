@@ -49,10 +49,17 @@ class Reader:
         if not item.entry:
             with open(item.file, "rb", buffering=0) as file:  # noqa: PTH123 - a Path per image costs time
                 return file.read()
+        return self._archive(item).read(item.entry)
+
+    def entry_bytes(self, item: Item) -> int:
+        """What an archive claims of an entry, packed or unpacked; `content` takes no more memory than that."""
+        return self._archive(item).size(item.entry)
+
+    def _archive(self, item: Item) -> _Archive:
         with self._lock:
             if item.file not in self._archives:
                 self._archives[item.file] = _Archive(item.file)
-        return self._archives[item.file].read(item.entry)
+            return self._archives[item.file]
 
     def array(self, item: Item) -> NDArray[np.uint8]:
         """The checked `images` of the .npz file that holds `item`: uint8 (N, H, W, 3)."""
@@ -105,6 +112,10 @@ class _Archive:
     def close(self) -> None:
         self._zip.close()
         os.close(self._handle)
+
+    def size(self, name: str) -> int:
+        info = self._zip.getinfo(name)
+        return max(info.file_size, info.compress_size)
 
     def read(self, name: str) -> bytes:
         info = self._zip.getinfo(name)

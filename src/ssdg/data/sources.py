@@ -79,7 +79,8 @@ def _suffix(name: str) -> str:
     return name[name.rfind(".") :].lower() if "." in name else ""
 
 
-def _is_junk(name: str) -> bool:
+def is_junk(name: str) -> bool:
+    """Whether a file or folder of this name is passed over."""
     return name.startswith(".") or name.lower() in _JUNK
 
 
@@ -101,9 +102,9 @@ def _walk(folder: Path, at: str, folders: set[str], ancestors: frozenset[tuple[i
     if at:
         folders.add(at)
     for entry in entries:
-        if _is_junk(entry.name):
+        if is_junk(entry.name):
             continue
-        path = f"{at}/{_printable(entry.name)}" if at else _printable(entry.name)
+        path = f"{at}/{printable(entry.name)}" if at else printable(entry.name)
         if entry.is_dir():
             yield from _walk(Path(entry.path), path, folders, ancestors | {identity})
         elif _suffix(entry.name) == ".zip":
@@ -112,7 +113,7 @@ def _walk(folder: Path, at: str, folders: set[str], ancestors: frozenset[tuple[i
             yield Item(path, entry.path, stamp=_stamp(entry))
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """The name with bytes that are not UTF-8 replaced, so that it can be shown and written."""
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "replace")
 
@@ -133,12 +134,12 @@ def _archive(archive: Path, at: str, folders: set[str], *, mount_at_stem: bool) 
         raise UserError(f"cannot read the archive '{archive}': {error}; download or pack it again") from None
     stamp = _stamp(archive)
     names = {name: tuple(filter(None, name.replace("\\", "/").split("/"))) for name in infos}
-    names = {n: p for n, p in names.items() if p and ".." not in p and not any(map(_is_junk, p))}
+    names = {n: p for n, p in names.items() if p and ".." not in p and not any(map(is_junk, p))}
     tops = {parts[0] for parts in names.values()}
     wrapped = len(tops) == 1 and all(len(p) > 1 or infos[n].is_dir() for n, p in names.items())
     prefix = tuple(at.split("/")) if at else ()
     if mount_at_stem and not wrapped:
-        prefix = (*prefix, _printable(archive.stem))
+        prefix = (*prefix, printable(archive.stem))
     for name, parts in names.items():
         whole = (*prefix, *parts)
         is_folder = infos[name].is_dir()
