@@ -15,6 +15,7 @@ from ssdg.data.sets import PseudoLabels
 from ssdg.engine.audit import audit_labels, audit_web, auroc
 from ssdg.engine.open import open_run
 from ssdg.errors import UserError
+from ssdg.web.manifest import Manifest, Row, write_manifest
 from worlds import CLASSES, write_world
 
 
@@ -54,6 +55,22 @@ def test_keywords_and_what_is_of_no_class_are_read_from_folders(world: Path, cac
         folder = path.rpartition("neon/")[2].split("/")[0]
         assert keyword == (CLASSES.index(folder) if folder in CLASSES else -1)
         assert truth == (OOD if "ood" in Path(path).parts else -1)
+
+
+def test_a_manifest_says_which_images_there_are_and_their_keywords(
+    world: Path, cache: Path, crawl: Path, tmp_path: Path
+) -> None:
+    found = tmp_path / "found"
+    shutil.copytree(crawl, found)
+    manifest = Manifest()
+    manifest.put(Row("ring", "kept", "bar/2.png", source="a"))
+    manifest.put(Row("disc", "kept", "disc/3.png", source="b"))
+    manifest.put(Row("ring", "refused", reason="duplicate", source="c"))
+    write_manifest(found, manifest)
+    problem = opened(world, cache, found)
+    told = dict(zip(problem.paths["found"], problem.web_labels["found"].tolist(), strict=True))
+    assert told == {path: y for path, y in (("bar/2.png", 2), ("disc/3.png", 1)) if path in told}
+    assert told  # a fifth is held out by content
 
 
 def test_ignored_web_labels_are_out_of_reach(world: Path, cache: Path, crawl: Path, permuted: Path) -> None:

@@ -92,15 +92,6 @@ def read_class_folder(folder: Path, name: str) -> Domain:
     return _class_domain(name, images, below, tree.folders, wrapper if slash else "")
 
 
-def as_crawl(domain: Domain) -> Domain:
-    """The class folders as keywords: what they say of an image is no truth, but that it lies in a folder `ood`."""
-    if domain.web_labels:
-        return domain
-    keywords = tuple("" if is_ood(label) else label for label in domain.labels)
-    truth = tuple(OOD if any(map(is_ood, item.parts[:-1])) else "" for item in domain.items)
-    return replace(domain, labels=truth, web_labels=keywords)
-
-
 def is_ood(label: str) -> bool:
     """Whether a folder's name, or a label, says that images belong to no class."""
     return label.casefold() == OOD

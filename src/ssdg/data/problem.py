@@ -18,7 +18,8 @@ from .checks import (
     check_same_classes,
     check_setting,
 )
-from .folders import Benchmark, Domain, as_crawl, read_benchmark, read_class_folder
+from .crawls import read_crawl
+from .folders import Benchmark, Domain, read_benchmark, read_class_folder
 from .hidden import UNKNOWN, Problem, Target
 from .loading import Loaded, load_domain
 from .progress import Progress
@@ -48,7 +49,7 @@ def benchmark_problem(
     dataset = dataset_of(benchmark.names)
     roles = find_roles(benchmark, dataset, labeled, target, unlabeled, web, setting)
     sources = [benchmark[name] for name in roles.sources]
-    sources += [as_crawl(domain) for domain in crawls_of(benchmark, roles)]
+    sources += crawls_of(benchmark, roles)
     check_classes(sources[0])
     goal = benchmark[roles.target] if roles.target else None
     if goal:
@@ -86,14 +87,12 @@ def folder_problem(
     names = _unique_names([labeled, *given, *([target] if target else [])])
     source = read_class_folder(labeled, names[0])
     check_classes(source)
-    piles = [read_class_folder(path, name) for path, name in zip(given, names[1:], strict=False)]
+    read = [read_class_folder] * len(unlabeled) + [read_crawl] * len(web)
+    piles = [reader(path, name) for reader, path, name in zip(read, given, names[1:], strict=False)]
     for pile, path in zip(piles, given, strict=True):
         if not pile.items:
             raise UserError(f"the unlabeled folder '{path}' holds no image; give a folder with images")
-    piles = [
-        _labels_by_any_folder(pile, source.classes) if path in unlabeled else as_crawl(pile)
-        for pile, path in zip(piles, given, strict=True)
-    ]
+    piles = [pile if pile.web_labels else _labels_by_any_folder(pile, source.classes) for pile in piles]
     goal = read_class_folder(target, names[-1]) if target else None
     if goal:
         if not goal.items:

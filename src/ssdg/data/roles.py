@@ -8,7 +8,8 @@ from pathlib import Path
 
 from .catalog import Dataset, dataset_of, find_domain
 from .checks import check_roles, check_setting, check_web_role
-from .folders import Benchmark, Domain, read_class_folder
+from .crawls import as_crawl, read_crawl
+from .folders import Benchmark, Domain
 from .sets import Setting
 
 
@@ -71,7 +72,7 @@ def crawls_of(benchmark: Benchmark, roles: Roles) -> list[Domain]:
     """The domains of the root, or folders beside it, that are crawls."""
     taken = [*roles.sources, *([roles.target] if roles.target else [])]
     return [
-        benchmark[name] if name in benchmark.names else read_class_folder(Path(name), free_name(Path(name), taken))
+        as_crawl(benchmark[name]) if name in benchmark.names else read_crawl(Path(name), free_name(Path(name), taken))
         for name in roles.crawls
     ]
 
