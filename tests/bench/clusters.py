@@ -24,6 +24,8 @@ from ssdg.cli import call
 
 ALONE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0"}  # no network; others' memory is theirs
 
+ADDRESS = re.compile(r"ray start --address='([\d.]+:\d+)'")
+
 
 @contextmanager
 def running_cluster() -> Iterator[str]:
@@ -34,8 +36,8 @@ def running_cluster() -> Iterator[str]:
     with (folder / "head.log").open("w") as log:
         head = subprocess.Popen(command, env=environment(ALONE), stdout=log, stderr=log)
     try:
-        wait_until(lambda: "Ray runtime started" in (folder / "head.log").read_text() or head.poll() is not None)
-        found = re.search(r"ray start --address='([\d.]+:\d+)'", (folder / "head.log").read_text())
+        wait_until(lambda: ADDRESS.search((folder / "head.log").read_text()) or head.poll() is not None)
+        found = ADDRESS.search((folder / "head.log").read_text())
         assert found, (folder / "head.log").read_text()
         yield found[1]
     finally:

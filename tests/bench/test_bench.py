@@ -206,7 +206,7 @@ def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     assert call(["bench", "list"]) == 0
     told = capsys.readouterr().out
     assert "digits             all methods on digits" in told
-    assert "web" not in told
+    assert "digits-web         the embedded crawl beside digits" in told
     assert call(["bench", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert len(listed[0]["tasks"]) == 12

@@ -11,11 +11,11 @@ import pytest
 
 from runs import same_weights, short_settings, train_here
 from ssdg.data.hidden import OOD, Problem
+from ssdg.data.manifest import Manifest, Row, write_manifest
 from ssdg.data.sets import PseudoLabels
 from ssdg.engine.audit import audit_labels, audit_web, auroc
 from ssdg.engine.open import open_run
 from ssdg.errors import UserError
-from ssdg.web.manifest import Manifest, Row, write_manifest
 from worlds import CLASSES, write_world
 
 

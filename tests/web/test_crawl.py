@@ -18,7 +18,7 @@ from crawls import Capture, by_url, listed, run, words, write_urls
 from servers import Site
 
 from data.pictures import encoded, picture, png
-from ssdg.web.manifest import read_manifest
+from ssdg.data.manifest import read_manifest
 
 
 def png_of(width: int, height: int) -> bytes:

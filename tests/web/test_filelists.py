@@ -10,8 +10,8 @@ import pytest
 from crawls import Capture, by_origin, ingest, write_urls
 
 from data.pictures import class_folders, png, write
+from ssdg.data.manifest import read_manifest
 from ssdg.web.filelists import split_line
-from ssdg.web.manifest import read_manifest
 
 
 def test_a_file_that_was_missing_is_taken_later(tmp_path: Path, capsys: Capture) -> None:

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from ssdg.cli.web import crawl
+from ssdg.data.manifest import COLUMNS
 from ssdg.web.bounds import Limits
-from ssdg.web.manifest import COLUMNS
 from ssdg.web.refusal import REASONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "web.md").read_text(encoding="utf-8")

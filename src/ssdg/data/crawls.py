@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..web.manifest import NAME, read_manifest
 from .folders import OOD, Domain, is_ood, read_class_folder
+from .manifest import NAME, read_manifest
 
 
 def read_crawl(folder: Path, name: str) -> Domain:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from ..data.manifest import MOST_LICENCE_LETTERS, REFUSED, Row
 from ..data.progress import Progress
 from .engines import Engine, Found
 from .exchange import MOST_URL_LETTERS
 from .fetch import Fetcher
-from .manifest import MOST_LICENCE_LETTERS, REFUSED, Row
 from .picture import Picture, check_picture
 from .refusal import PASSING, Refused, Spent, one_line
 from .store import Store

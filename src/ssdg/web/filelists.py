@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.manifest import REFUSED
 from ..data.sources import IMAGE_SUFFIXES, Item, printable
 from ..errors import UserError
-from .manifest import REFUSED
 from .refusal import Refused
 from .texts import CLASS, LICENCE, PATH, URL, decodings, parse_table
 from .trees import Given, has_drive, leaves

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from ..data.manifest import INGEST, MOST_LICENCE_LETTERS, REFUSED, Row
 from ..data.progress import Progress
 from ..data.reader import Reader
 from ..errors import UserError
 from .exchange import MOST_URL_LETTERS
 from .filelists import read_list
-from .manifest import INGEST, MOST_LICENCE_LETTERS, REFUSED, Row
 from .picture import Picture, check_picture, sha256_of
 from .refusal import Refused, one_line
 from .store import Store, check_label

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..data.manifest import Manifest
 from .crawl import Outcome, Plan
 from .ingest import Listing, Wish
-from .manifest import Manifest
 from .store import Store
 
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from ..data.manifest import KEPT, NAME, REFUSED, Manifest, Row, as_cells, from_cells, read_manifest, write_manifest
 from ..errors import UserError
 from ..files import locked, remove_leftovers, write_bytes
-from .manifest import KEPT, NAME, REFUSED, Manifest, Row, as_cells, from_cells, read_manifest, write_manifest
 from .picture import Picture
 from .refusal import Refused, one_line
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.pictures import png
+from ssdg.data.manifest import COLUMNS, Manifest, Row, is_inside, read_manifest, write_manifest
 from ssdg.errors import UserError
-from ssdg.web.manifest import COLUMNS, Manifest, Row, is_inside, read_manifest, write_manifest
 from ssdg.web.picture import check_picture
 from ssdg.web.refusal import Refused
 from ssdg.web.store import open_store
