@@ -111,6 +111,13 @@ def test_a_crawl_of_ones_own_folders_stands_beside_an_unlabeled_one(world: Path,
     assert config.settings.clean_rate == 0.6  # type: ignore[attr-defined]
 
 
+def test_crawls_of_one_name_are_told_apart(world: Path, cache: Path, crawl: Path, permuted: Path) -> None:
+    given = short_settings("eid", data=str(world), web=[str(crawl), str(permuted)], target="night")
+    _, problem = open_run(given, cache, device="cpu")
+    assert list(problem.task.unlabeled) == ["neon", "neon-2"]
+    assert not np.array_equal(problem.web_labels["neon"], problem.web_labels["neon-2"])
+
+
 def test_the_clean_rate_of_crawls_is_a_default(world: Path, cache: Path, crawl: Path) -> None:
     given = short_settings("eid", data=str(world), web=[str(crawl)], clean_rate=0.3)
     assert open_run(given, cache, device="cpu")[0].settings.clean_rate == 0.3  # type: ignore[attr-defined]

@@ -46,15 +46,13 @@ def benchmark_problem(
     In the setting `uda` the target, whole and without its labels, is the unlabeled domain.
     """
     benchmark = root if isinstance(root, Benchmark) else read_benchmark(root)
-    dataset = dataset_of(benchmark.names)
-    roles = find_roles(benchmark, dataset, labeled, target, unlabeled, web, setting)
-    sources = [benchmark[name] for name in roles.sources]
-    sources += crawls_of(benchmark, roles)
+    roles = find_roles(benchmark, labeled=labeled, target=target, unlabeled=unlabeled, web=web, setting=setting)
+    sources = [*(benchmark[name] for name in roles.sources), *crawls_of(benchmark, roles)]
     check_classes(sources[0])
     goal = benchmark[roles.target] if roles.target else None
     if goal:
         check_same_classes(sources[0], goal)
-    protocol = dataset or UNKNOWN_DATASET
+    protocol = data_defaults(benchmark)
     return _problem(sources, goal, sources[0].classes, protocol, size, cache, progress, setting=setting)
 
 

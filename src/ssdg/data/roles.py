@@ -6,24 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .catalog import Dataset, dataset_of, find_domain
+from .catalog import dataset_of, find_domain
 from .checks import check_roles, check_setting, check_web_role
 from .crawls import as_crawl, read_crawl
 from .folders import Benchmark, Domain
 from .sets import Setting
-
-
-def check_domains(
-    benchmark: Benchmark,
-    *,
-    labeled: str,
-    target: str | None,
-    unlabeled: Sequence[str] | None,
-    web: Sequence[str] | None,
-    setting: Setting,
-) -> None:
-    """Refuse unknown domains and roles that overlap, before anything is decoded."""
-    find_roles(benchmark, dataset_of(benchmark.names), labeled, target, unlabeled, web, setting)
 
 
 @dataclass(frozen=True)
@@ -37,15 +24,15 @@ class Roles:
 
 def find_roles(
     benchmark: Benchmark,
-    dataset: Dataset | None,
+    *,
     labeled: str,
     target: str | None,
     unlabeled: Sequence[str] | None,
     web: Sequence[str] | None,
     setting: Setting,
 ) -> Roles:
-    """The domains that are meant, by their names, short names or folders."""
-    names = benchmark.names
+    """The domains that are meant, by names, short names or folders; refused if they are not there or overlap."""
+    names, dataset = benchmark.names, dataset_of(benchmark.names)
     first = find_domain(labeled, names, dataset)
     last = find_domain(target, names, dataset) if target else None
     check_web_role(*(benchmark[name] for name in (first, last) if name))
@@ -70,11 +57,13 @@ def is_folder(name: str, domains: Sequence[str]) -> bool:
 
 def crawls_of(benchmark: Benchmark, roles: Roles) -> list[Domain]:
     """The domains of the root, or folders beside it, that are crawls."""
-    taken = [*roles.sources, *([roles.target] if roles.target else [])]
-    return [
-        as_crawl(benchmark[name]) if name in benchmark.names else read_crawl(Path(name), free_name(Path(name), taken))
-        for name in roles.crawls
-    ]
+    taken, found = [*roles.sources, *([roles.target] if roles.target else [])], []
+    for given in roles.crawls:
+        is_domain = given in benchmark.names
+        crawl = as_crawl(benchmark[given]) if is_domain else read_crawl(Path(given), free_name(Path(given), taken))
+        taken.append(crawl.name)
+        found.append(crawl)
+    return found
 
 
 def free_name(path: Path, taken: Sequence[str]) -> str:

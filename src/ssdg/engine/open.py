@@ -16,7 +16,7 @@ from ..data.digits import digits_root
 from ..data.folders import Benchmark, read_benchmark
 from ..data.hidden import Problem
 from ..data.problem import benchmark_problem, data_defaults, folder_problem, other_targets
-from ..data.roles import check_domains
+from ..data.roles import find_roles
 from ..data.sets import digest_of
 from ..data.web_digits import web_digits_root
 from ..errors import UserError
@@ -90,7 +90,7 @@ def settle(given: Flat, benchmark: Benchmark | None, *, device: str = "auto") ->
     has_crawl = bool(given.get("web") or (known.web and given.get("unlabeled") is None))
     config = resolve(given, kind=known.augment, size=known.image_size, has_crawl=has_crawl)
     if benchmark:
-        check_domains(
+        find_roles(  # refuses, before anything is decoded
             benchmark,
             labeled=config.labeled,
             target=config.target,
