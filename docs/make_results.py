@@ -28,6 +28,8 @@ def numbers(results: Results, commit: str, machine: str) -> str:
     parts = [render(make_table(results, "last-five"), "markdown").strip()]
     if labels := label_table(results):
         parts += ["Of `eid`, by cycle, means over its runs and unlabeled domains:", labels]
+    if crawls := crawl_table(results):
+        parts += ["Of the crawl, by cycle, means over the runs of a row:", crawls]
     return "\n\n".join([*parts, provenance(results, commit, machine)])
 
 
@@ -45,6 +47,42 @@ def label_table(results: Results) -> str:
             right = mean_known(d.get("accuracy") for d in labeled)
             body.append([f"`{row.name}`", str(cycle), str(len(runs)), right, f"{share:.1f}", clean])
     return pipes(head, body) if body else ""
+
+
+def crawl_table(results: Results) -> str:
+    """What labelers and clean sets do with images of no class and with keywords, where the truth is known."""
+    head = [
+        "Row",
+        "Cycle",
+        "by",
+        "kept, %",
+        "no class among them, %",
+        "AUROC, %",
+        "wrong keywords",
+        "repaired",
+        "broken",
+    ]
+    body = []
+    for row in results.grid.rows:
+        runs = [results.found[c.id] for c in results.grid.of(row.name) if c.id in results.found]
+        audits = [audit for run in runs for audit in run["pseudo_labels"]]
+        for cycle in sorted({a["round"] for a in audits}):
+            for maker, who in (("apl", "labeler"), ("eid", "clean set")):
+                seen = [d for d in domains_of(audits, cycle, maker) if "ood_auroc" in d]
+                if seen:
+                    body.append([f"`{row.name}`", str(cycle), who, *crawl_cells(seen)])
+    return pipes(head, body) if body else ""
+
+
+def crawl_cells(seen: list[dict[str, Any]]) -> list[str]:
+    """Percentages with one decimal, counts without."""
+    percents = [
+        mean(100 * d["kept"] / d["images"] for d in seen),
+        mean(100 * d["ood_kept"] / max(d["kept"], 1) for d in seen),
+        mean(d["ood_auroc"] for d in seen),
+    ]
+    counts = [mean(d.get(key, 0) for d in seen) for key in ("web_wrong", "repaired", "broken")]
+    return [*(f"{value:.1f}" for value in percents), *(f"{value:.0f}" for value in counts)]
 
 
 def domains_of(audits: list[dict[str, Any]], cycle: int, maker: str) -> list[dict[str, Any]]:

@@ -184,7 +184,14 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
 
 
 def execute(
-    config: RunConfig, problem: Problem, machine: Machine, folder: Path, options: Options, *, dry_run: bool = False
+    config: RunConfig,
+    problem: Problem,
+    machine: Machine,
+    folder: Path,
+    options: Options,
+    *,
+    dry_run: bool = False,
+    shelf: Path | None = None,
 ) -> dict[str, Any]:
     """Train in the folder with a display on this terminal; `Stopped` tells the command that continues."""
     from ..engine.run import run
@@ -200,6 +207,7 @@ def execute(
                 machine,
                 listeners=(display.hear,),
                 save_seconds=options.save_seconds,
+                shelf=shelf,
                 about={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},
             )
             display.conclude(result)
