@@ -9,28 +9,29 @@ from typing import Any
 from rich.table import Table
 
 from ..bench.figures import INK, canvas
-from .demo import Result, Results, accuracy_cells, accuracy_of, accuracy_table
+from .demo import Result, Results, accuracy_cells, accuracy_of
 
 STRATEGIES = ("ignored", "retained", "refined")
 
 
 def open_table(results: Results) -> Table:
-    """One row per strategy: accuracy, the labels that DCG learned, what no digit is among them, repairs."""
-    table = accuracy_table("web-labels", results)
-    for name in ("labels right by cycle, %", "no digit in clean set, %", "repaired", "broken", "time, s"):
-        table.add_column(name, justify="right")
+    """One row per strategy: accuracy, the labels that DCG learned, how much of the clean set is no digit, repairs."""
+    target = results["refined"][0]["task"]["target"]
+    table = Table(title=f"accuracy on {target} (never seen), %", title_justify="left", title_style="bold")
+    table.add_column("web-labels", no_wrap=True)
+    for name in ("accuracy", "labels right,\n% by cycle", "OOD in\nclean, %", "repaired", "broken"):
+        table.add_column(name, justify="right", no_wrap=True)
     for name, runs in results.items():
         row = accuracy_of(runs)
-        seconds = f"{mean(row['seconds']):.0f}"
         cells = _story(runs) if name in STRATEGIES else ["-"] * 4
-        label = name if name in STRATEGIES else f"(none: {name})"
-        table.add_row(label, *accuracy_cells(row), *cells, seconds)
+        label = name if name in STRATEGIES else f"({name})"
+        table.add_row(label, accuracy_cells(row)[-1], *cells)
     return table
 
 
 def _story(runs: list[Result]) -> list[str]:
     """Averages over the seeds; repaired and broken are keywords in the last clean set."""
-    right = " → ".join(f"{value:.1f}" for value in over_seeds([labels_learned(run) for run in runs]))
+    right = " → ".join(f"{value:.0f}" for value in over_seeds([labels_learned(run) for run in runs]))
     clean = [sets[-1] for run in runs if (sets := audits(run, "eid"))]
     if not clean:
         return [right, "-", "-", "-"]
