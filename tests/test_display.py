@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssdg.cli import call
+from ssdg.cli.display import told_of_crawl
 
 STRANGE = "[red]night"
 SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1", "labeler.batch=4"]
@@ -50,3 +51,9 @@ def test_names_that_look_like_markup(
     described = capsys.readouterr().out
     assert "[red]" in described
     assert "[bold]ring" in described
+
+
+def test_what_is_told_of_images_of_no_class() -> None:
+    row = {"ood": 8, "ood_kept": 6, "ood_precision": 25.0}
+    assert told_of_crawl(row) == "; 2 of 8 OOD left out (25.00 % of all left out)"
+    assert told_of_crawl(row | {"ood_kept": 8, "ood_precision": None}) == "; 0 of 8 OOD left out"

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from .engine.evaluate import mean_probs
 from .engine.machine import start_machine
 from .engine.predictions import Prediction, best_two
 from .engine.state import fill, load_tensors
+from .engine.unknown import Rejection, known_scores
 from .errors import UserError
 from .methods import METHODS, find_method
 from .methods.api import Learner, Sizes
@@ -46,6 +47,7 @@ class ModelCard(BaseModel):
     size: int = Field(ge=8, le=1024)
     classes: list[str] = Field(min_length=2, max_length=100_000)
     settings: Any
+    reject: Rejection | None = None  # models of earlier versions have none
 
     @field_validator("settings")
     @classmethod
@@ -61,6 +63,7 @@ class Model:
     size: int
     learner: Learner
     device: torch.device
+    rejection: Rejection | None = None
 
     def logits(self, images: NDArray[np.uint8]) -> Tensor:
         """(networks, n, K) for uint8 images (n, size, size, 3)."""
@@ -68,12 +71,26 @@ class Model:
         with torch.inference_mode():
             return self.learner.logits(to_float(torch.from_numpy(images).to(self.device))).float().cpu()
 
-    def predict(self, items: Iterable[Item]) -> Iterator[Prediction]:
-        """One prediction per image, in order, in constant memory."""
+    def require_rejection(self) -> Rejection:
+        """What is known of when to answer 'unknown'."""
+        if self.rejection is None:
+            raise UserError(
+                "this model has no thresholds for --reject: its run held out no labeled images, or is of an earlier "
+                "version of ssdg; leave --reject out, or train anew with five or more labeled images of a class"
+            )
+        return self.rejection
+
+    def predict(self, items: Iterable[Item], reject: float | None = None) -> Iterator[Prediction]:
+        """One prediction per image, in order, in constant memory.
+
+        With `reject`, the share of known images that may be lost, what looks less known is marked as unknown.
+        """
+        threshold = None if reject is None else self.require_rejection().threshold(reject)
         with Reader() as reader, ThreadPoolExecutor(os.cpu_count()) as pool:
             stream = iter(items)
             while part := list(islice(stream, BATCH)):
-                yield from self._predict_part(part, list(pool.map(lambda i: self._decode(reader, i), part)))
+                decoded = list(pool.map(lambda i: self._decode(reader, i), part))
+                yield from self._predict_part(part, decoded, threshold)
 
     def _decode(self, reader: Reader, item: Item) -> NDArray[np.uint8] | str:
         try:
@@ -83,13 +100,20 @@ class Model:
             return str(error)
 
     def _predict_part(
-        self, items: Sequence[Item], decoded: Sequence[NDArray[np.uint8] | str]
+        self, items: Sequence[Item], decoded: Sequence[NDArray[np.uint8] | str], threshold: float | None
     ) -> Iterator[Prediction]:
         images = [d for d in decoded if not isinstance(d, str)]
         paths = [i.path for i, d in zip(items, decoded, strict=True) if not isinstance(d, str)]
-        told = best_two(paths, mean_probs(self.logits(np.stack(images))), self.classes) if images else iter(())
+        told = self._told(paths, self.logits(np.stack(images)), threshold) if images else iter(())
         for item, image in zip(items, decoded, strict=True):
             yield Prediction(item.path, error=image) if isinstance(image, str) else next(told)
+
+    def _told(self, paths: Sequence[str], logits: Tensor, threshold: float | None) -> Iterator[Prediction]:
+        rows = best_two(paths, mean_probs(logits), self.classes)
+        if threshold is None:
+            return rows
+        scores = known_scores(logits).tolist()
+        return (replace(r, score=s, is_unknown=s < threshold) for r, s in zip(rows, scores, strict=True))
 
 
 def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -> Model:
@@ -109,7 +133,7 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -
     path = folder / "model.safetensors"
     fill(dict(learner.nets.state_dict()), load_tensors(path)[0], path)
     machine.prepare(learner)
-    return Model(tuple(card.classes), card.size, learner, machine.device)
+    return Model(tuple(card.classes), card.size, learner, machine.device, card.reject)
 
 
 def read_card(path: Path) -> ModelCard:

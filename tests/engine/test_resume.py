@@ -69,6 +69,8 @@ def test_sigkill_at_random_points(world: Path, cache: Path, done: Path, tmp_path
     assert call(command(world, cache, folder)) == 0
     assert same_weights(done, folder)
     assert comparable(done) == comparable(folder)
+    card = "model/model.json"  # has thresholds of scores
+    assert (done / card).read_text() == (folder / card).read_text()
 
 
 def progress(folder: Path) -> int:

@@ -182,12 +182,22 @@ def test_the_audit_by_hand(world: Path, cache: Path, crawl: Path) -> None:
         "kept_accuracy": pytest.approx(100 * 2 / 3, abs=1e-4),
         "ood": 2,
         "ood_kept": 1,
+        "ood_precision": 50.0,  # the fourth and the sixth are not kept
+        "ood_recall": 50.0,
         "ood_auroc": pytest.approx(100 * (2.5 + 4) / 8),  # 0.5 is below 0.9 and 0.6 and ties; 0.3 is below all
         "web_wrong": 1,  # the second; the fourth is not kept
         "repaired": 1,
         "broken": 1,  # the third
     }
     assert found["web"] == {"images": 7, "kept": 7, "accuracy": 50.0, "kept_accuracy": 50.0, "ood": 2, "ood_kept": 2}
+
+
+def test_the_audit_of_labels_that_reject_nothing(world: Path, cache: Path, crawl: Path) -> None:
+    given = {"y": [0, 1, 2], "keep": [True] * 3, "confidence": [0.5] * 3}
+    row = audited(world, cache, crawl, truth=[0, OOD, -1], web=[0, 1, 2], **given)["labels"]
+    assert (row["ood_precision"], row["ood_recall"], row["ood_auroc"]) == (None, 0.0, 50.0)
+    row = audited(world, cache, crawl, truth=[0, 1, -1], web=[0, 1, 2], **given)["labels"]
+    assert not [key for key in row if key.startswith("ood")]
 
 
 def test_auroc_is_the_share_of_pairs_in_order() -> None:

@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError
 from ..errors import NotFinite, Stopped, UserError
 
 USER_MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
+REJECT = 0.05  # the share of known images that `--reject` alone may lose
 
 app = App(
     name="ssdg",
@@ -43,7 +44,7 @@ def main(words: list[str] | None = None) -> None:
 def call(words: list[str]) -> int:
     """Run a command and return its exit code."""
     try:
-        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(with_shares(words), exit_on_error=False, print_error=False, result_action="return_value")
     except UserError as error:
         return complain(str(error), USER_MISTAKE)
     except CycloptsError as error:
@@ -65,6 +66,25 @@ def call(words: list[str]) -> int:
             raise
         return complain(disk_sentence(error), USER_MISTAKE)
     return code if isinstance(code, int) else 0
+
+
+def with_shares(words: list[str]) -> list[str]:
+    """Give `--reject` its usual share where no number follows: the share may be left out, and a path may be next."""
+    told = list(words)
+    if told[:1] in (["predict"], ["evaluate"]):
+        for at in [place for place, word in enumerate(words) if word == "--reject"]:
+            if not is_number(*words[at + 1 : at + 2]):
+                told[at] = f"--reject={REJECT}"
+    return told
+
+
+def is_number(word: str = "") -> bool:
+    """Whether a word reads as a number."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def complain(sentence: str, code: int) -> int:

@@ -140,20 +140,6 @@ def score_table(title: str, scores: dict[str, Any]) -> Table:
     return table
 
 
-def score_rows(scores: dict[str, Any]) -> Table:
-    """`ssdg evaluate`: every network, their mean, and the mean per class."""
-    title = f"accuracy on {scores['images']:,} images, %"
-    table = Table("", "images", "accuracy", title=title, title_justify="left", title_style="bold")
-    for name, value in scores["accuracy"].items():
-        table.add_row(name.replace("_", " "), f"{scores['images']:,}", f"{value:.2f}")
-    table.add_section()
-    for name, row in scores["per_class"].items():
-        table.add_row(escape(name), f"{row['images']:,}", f"{row['accuracy']:.2f}")
-    if scores["unreadable"]:
-        table.caption = f"{len(scores['unreadable'])} files could not be read and are left out"
-    return table
-
-
 class TimeLeft:
     """Steps to come, weighed by how long a step of their kind has taken so far."""
 
@@ -221,6 +207,8 @@ def told_of_crawl(row: dict[str, Any]) -> str:
     told = ""
     if "ood" in row:
         told += f"; {row['ood'] - row['ood_kept']:,} of {row['ood']:,} OOD left out"
+        if row.get("ood_precision") is not None:
+            told += f" ({row['ood_precision']:.2f} % of all left out)"
     if "repaired" in row:
         told += f"; web-labels: {row['repaired']:,} of {row['web_wrong']:,} wrong ones repaired"
         told += f", {row['broken']:,} broken"

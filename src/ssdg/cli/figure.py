@@ -1,4 +1,4 @@
-"""The figure of `ssdg demo`."""
+"""The figures of `ssdg demo` and `ssdg evaluate`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,21 @@ def draw_demo(results: Runs, path: Path) -> Path:
         )
         _draw_target(left, results, task["target"])
         _draw_labels(right, results["eid"])
+    return path
+
+
+def draw_coverage(report: dict[str, Any], name: str, path: Path) -> Path:
+    """Accuracy against coverage of `ssdg evaluate --reject`, with the coverage at the threshold."""
+    curve = report["curve"]
+    with canvas(path, figsize=(5.4, 3.6)) as (_, axes):
+        axes.plot(curve["coverage"], curve["accuracy"], color=INK[0], drawstyle="steps-pre", label=name)
+        if report["accepted"]:
+            told = f"--reject {report['share']:g}"
+            axes.plot(report["coverage"], report["accuracy"], "o", color=INK[1], label=told)
+        axes.set(xlabel="coverage, % of the images of a class", ylabel="accuracy of the accepted, %", xlim=(0, 101))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="0.9")
+        axes.legend(frameon=False)
     return path
 
 

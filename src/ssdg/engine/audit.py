@@ -17,13 +17,15 @@ STATEMENT = (
 Row = dict[str, Any]
 Classes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Floats = NDArray[np.floating[Any]]
 
 
 def audit_labels(labels: PseudoLabels, pool: UnlabeledSet, problem: Problem) -> dict[str, Row]:
     """Per unlabeled domain: images, kept images and, where the truth is known, percent right of all and of kept.
 
-    Images of no class are counted apart: how many there are, how many were kept, and how well a low confidence tells
-    them. Of a crawl: how many wrong web-labels the labels repair, and how many right ones they break.
+    Images of no class are counted apart: how many there are, how many were kept, how well not keeping an image and
+    how well a low confidence tells them. Of a crawl: how many wrong web-labels the labels repair, and how many right
+    ones they break.
     """
     report = {}
     for number in np.unique(pool.domain):
@@ -33,7 +35,8 @@ def audit_labels(labels: PseudoLabels, pool: UnlabeledSet, problem: Problem) -> 
         y, keep = labels.y[here], labels.keep[here]
         row = {"images": len(y), "kept": int(keep.sum())}
         if truth is not None:
-            row |= rightness(y, keep, truth) | strangers(keep, truth, labels.confidence[here])
+            row |= rightness(y, keep, truth) | strangers(keep, truth)
+            row |= rejection(keep, truth, labels.confidence[here])
             row |= repairs(y, keep, truth, web) if web is not None else {}
         report[name] = row
     return report
@@ -55,16 +58,25 @@ def rightness(y: Classes, keep: Mask, truth: Classes) -> Row:
     if not known.any():
         return {}
     right = y == truth
-    return {"accuracy": _percent(right[known]), "kept_accuracy": _percent(right[known & keep])}
+    return {"accuracy": share_of(right[known]), "kept_accuracy": share_of(right[known & keep])}
 
 
-def strangers(keep: Mask, truth: Classes, confidence: NDArray[np.float32] | None = None) -> Row:
-    """How many images of no class there are, how many were kept, how well a low confidence tells them from others."""
+def strangers(keep: Mask, truth: Classes) -> Row:
+    """How many images of no class there are, and how many were kept."""
+    strange = truth == OOD
+    return {"ood": int(strange.sum()), "ood_kept": int((strange & keep).sum())} if strange.any() else {}
+
+
+def rejection(keep: Mask, truth: Classes, confidence: NDArray[np.float32]) -> Row:
+    """How well not being kept tells images of no class from those of a known one, and how well a low confidence does.
+
+    Precision: of the images that were not kept, those of no class. Recall: of the images of no class, those not kept.
+    """
     strange, known = truth == OOD, truth >= 0
     if not strange.any():
         return {}
-    row: Row = {"ood": int(strange.sum()), "ood_kept": int((strange & keep).sum())}
-    if confidence is not None and known.any():
+    row: Row = {"ood_precision": share_of(strange[~keep & (strange | known)]), "ood_recall": share_of(~keep[strange])}
+    if known.any():
         row["ood_auroc"] = round(100 * auroc(-confidence[strange], -confidence[known]), 4)
     return row
 
@@ -78,12 +90,13 @@ def repairs(y: Classes, keep: Mask, truth: Classes, web: Classes) -> Row:
     return {"web_wrong": int((~was).sum()), "repaired": int((~was & now).sum()), "broken": int((was & ~now).sum())}
 
 
-def auroc(positive: NDArray[np.float32], negative: NDArray[np.float32]) -> float:
+def auroc(positive: Floats, negative: Floats) -> float:
     """The chance that a positive scores above a negative, ties counted half."""
     order = np.sort(negative)
     below, up_to = np.searchsorted(order, positive, "left"), np.searchsorted(order, positive, "right")
     return float((below + up_to).sum() / (2 * len(positive) * len(negative)))
 
 
-def _percent(right: Mask) -> float | None:
-    return round(100.0 * float(right.mean()), 4) if len(right) else None
+def share_of(marked: Mask) -> float | None:
+    """Percent that is marked, None of nothing."""
+    return round(100.0 * float(marked.mean()), 4) if len(marked) else None

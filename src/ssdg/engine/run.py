@@ -21,30 +21,19 @@ from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import locked, remove_leftovers, write_json
 from ..methods import METHODS, find_method
-from ..methods.api import Learner, LearnerT, MakeBackbone, Method, Settings, Sizes
+from ..methods.api import LearnerT, MakeBackbone, Method, Settings, Sizes
 from ..models.backbones import build_backbone
 from ..seeds import derive_seed
-from .evaluate import all_logits, mean_probs
 from .events import Events, Listener
 from .fit import fit
 from .loop import Clock
 from .machine import Machine
 from .plan import plan
-from .predictions import best_two, write_predictions
+from .product import Built, predict_target, save_model
 from .result import make_result, versions
 from .sharing import Shelf
 from .stages import StageTrainer
-from .state import save_tensors
-
-
-@dataclass(frozen=True)
-class Built:
-    """What is needed to build a learner again."""
-
-    learner: str  # the method whose learner it is
-    backbone: str
-    num_domains: int
-    settings: Settings
+from .unknown import choose_rejection
 
 
 @dataclass(frozen=True)
@@ -123,7 +112,8 @@ def run(
         learner = fit(config, problem.task, trainer, build)
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
         if machine.is_main:
-            save_model(folder / "model", learner, build.built[id(learner)], config, problem)
+            rejection = choose_rejection(learner, problem.validation, trainer.pipeline)
+            save_model(folder / "model", learner, build.built[id(learner)], config, problem, rejection)
             predict_target(folder / "predictions.csv", learner, problem, trainer.pipeline)
             write_json(folder / "result.json", result)
         events.emit("end", result={k: result[k] for k in ("target", "validation") if k in result})
@@ -200,36 +190,6 @@ def finished(folder: Path) -> dict[str, Any] | None:
     if not all((folder / part).exists() for part in parts):
         return None
     return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
-
-
-def predict_target(path: Path, learner: Learner, problem: Problem, pipeline: Pipeline) -> None:
-    """What the networks together say of every image of the target, whether its classes are known or not."""
-    target = problem.target
-    if target is not None and len(target.images):
-        probs = mean_probs(all_logits(learner, target.images, pipeline))
-        write_predictions(path, best_two(target.paths, probs, problem.task.classes))
-
-
-def save_model(folder: Path, learner: Learner, built: Built, config: RunConfig, problem: Problem) -> None:
-    """The networks alone and what is needed to use them.
-
-    The product's networks may be those of another method than the run's: `mcd+mixstyle` ships a `mixstyle`.
-    """
-    tensors = dict(learner.nets.state_dict())
-    about = {
-        "format": 1,
-        "method": config.method,
-        "learner": built.learner,
-        "backbone": built.backbone,
-        "num_domains": built.num_domains,
-        "size": config.size,
-        "classes": list(problem.task.classes),
-        "settings": built.settings.model_dump(mode="json"),
-        "fingerprint": problem.fingerprint,
-        "versions": versions(),
-    }
-    save_tensors(folder / "model.safetensors", tensors, {})
-    write_json(folder / "model.json", about)
 
 
 @contextmanager
