@@ -18,7 +18,7 @@ from .checks import (
     check_same_classes,
     check_setting,
 )
-from .crawls import read_crawl
+from .crawls import read_crawl, read_pile
 from .folders import Benchmark, Domain, read_benchmark, read_class_folder
 from .hidden import UNKNOWN, Problem, Target
 from .loading import Loaded, load_domain
@@ -85,7 +85,7 @@ def folder_problem(
     names = _unique_names([labeled, *given, *([target] if target else [])])
     source = read_class_folder(labeled, names[0])
     check_classes(source)
-    read = [read_class_folder] * len(unlabeled) + [read_crawl] * len(web)
+    read = [read_pile] * len(unlabeled) + [read_crawl] * len(web)
     piles = [reader(path, name) for reader, path, name in zip(read, given, names[1:], strict=False)]
     for pile, path in zip(piles, given, strict=True):
         if not pile.items:
