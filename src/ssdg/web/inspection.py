@@ -17,7 +17,7 @@ from ..data.reader import Reader
 from ..data.sources import Item
 from ..data.threads import in_threads
 from .refusal import one_line
-from .signatures import LENGTH, Signatures, signature
+from .signatures import SHAPE, Signatures, signature
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def inspect_items(
     check: Callable[[int], str] = lambda number: "",
 ) -> Seen:
     """Read and decode all of them, on every core; `check` may say beforehand why one cannot be used."""
-    signatures = np.zeros((len(items), LENGTH), np.float32)
+    signatures = np.zeros((len(items), *SHAPE), np.float32)
     hashes, pixels = [""] * len(items), np.zeros(len(items), np.int64)
     damage: dict[int, str] = {}
 

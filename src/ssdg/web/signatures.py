@@ -1,8 +1,9 @@
-"""Which images are copies of each other, though scaled, compressed, brightened or mirrored.
+"""Which images are copies of each other, though scaled, compressed, brightened, mirrored or cropped a little.
 
 A signature holds the 255 lowest frequencies of the grey image (cosine transform without its mean) as a unit vector,
 so that the similarity of two images is a product of matrices. Square roots keep a few strong edges from deciding, as
-the bits of a perceptual hash do. Mirroring an image turns the sign of every odd horizontal frequency.
+the bits of a perceptual hash do. Mirroring an image turns the sign of every odd horizontal frequency. An image has
+three of them, of itself and of two windows inside it: a crop looks like one of the windows of the whole.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Signatures = NDArray[np.float32]  # (n, LENGTH); rows of length 1, or 0 for images of one colour
+Signatures = NDArray[np.float32]  # (n, *SHAPE); vectors of length 1, or 0 for images of one colour
+_Matrix = NDArray[np.float32]
 _SIDE = 16  # frequencies in each direction
-LENGTH = _SIDE * _SIDE - 1
+_LENGTH = _SIDE * _SIDE - 1
+_TRIMS = (0.0, 0.02, 0.04)  # cut from every side; a signature bears about one more percent
+SHAPE = (len(_TRIMS), _LENGTH)
+_PAIRS = ((0, 0), (0, 1), (0, 2), (1, 0), (2, 0))  # windows that are compared: one of the two is the whole image
 _FAINT = 0.25  # grey levels: an image without any stronger frequency has nothing to be told by
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _CHUNK = 512
@@ -36,18 +41,24 @@ class Match:
 
 
 def signature(pixels: NDArray[np.uint8]) -> Signatures:
-    """The signature (LENGTH,) of one image (H, W, 3), at its own size: there is no resizing to depend on."""
-    height, width = pixels.shape[:2]
-    waves = _waves(height) @ (pixels @ _LUMA) @ _waves(width).T
-    values: Signatures = waves.reshape(-1)[1:]
+    """The signatures SHAPE of one image (H, W, 3), at its own size: there is no resizing to depend on."""
+    grey: _Matrix = np.matmul(pixels, _LUMA)
+    return np.stack([_window(grey, trim) for trim in _TRIMS])
+
+
+def _window(grey: _Matrix, trim: float) -> _Matrix:
+    top, left = (round(side * trim) for side in grey.shape)
+    inner = grey[top : grey.shape[0] - top, left : grey.shape[1] - left]
+    waves = _waves(inner.shape[0]) @ inner @ _waves(inner.shape[1]).T
+    values: _Matrix = waves.reshape(-1)[1:]
     if np.abs(values).max() < _FAINT:
-        return np.zeros(LENGTH, np.float32)
+        return np.zeros(_LENGTH, np.float32)
     values = np.sign(values) * np.sqrt(np.abs(values)) * _WEIGHT
     return (values / np.linalg.norm(values)).astype(np.float32)
 
 
 @lru_cache(maxsize=64)
-def _waves(length: int) -> NDArray[np.float32]:
+def _waves(length: int) -> _Matrix:
     """Cosines (_SIDE, length), scaled so that sums over pixels become means."""
     place = (np.arange(length) + 0.5) / length
     return (np.cos(np.pi * np.outer(np.arange(_SIDE), place)) / length).astype(np.float32)
@@ -93,7 +104,10 @@ def copies(signatures: Signatures, order: Sequence[int], least: float) -> dict[i
     return found
 
 
-def _similarities(some: Signatures, others: Signatures) -> tuple[Signatures, Signatures]:
-    """Products of every pair, as they are and with one of them mirrored."""
-    mirrored: Signatures = some * _MIRROR
-    return np.matmul(some, others.T), np.matmul(mirrored, others.T)
+def _similarities(some: Signatures, others: Signatures) -> tuple[_Matrix, _Matrix]:
+    """Of every pair, as they are and with one of them mirrored; the best of the windows."""
+    plain, mirrored = np.full((2, len(some), len(others)), -1, np.float32)
+    for one, other in _PAIRS:
+        np.maximum(plain, np.matmul(some[:, one], others[:, other].T), out=plain)
+        np.maximum(mirrored, np.matmul(some[:, one] * _MIRROR, others[:, other].T), out=mirrored)
+    return plain, mirrored
