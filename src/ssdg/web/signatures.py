@@ -27,8 +27,8 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _CHUNK = 512
 
 _row, _column = np.divmod(np.arange(_SIDE * _SIDE, dtype=np.int64), _SIDE)
-_WEIGHT = np.sqrt(_row + _column)[1:].astype(np.float32)  # natural images have less of a higher frequency
-_MIRROR = np.where(_column % 2, -1, 1)[1:].astype(np.float32)
+_WEIGHT: _Matrix = np.sqrt(_row + _column)[1:].astype(np.float32)  # natural images have less of a higher frequency
+_MIRROR: _Matrix = np.where(_column % 2, -1, 1)[1:].astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Match:
 
 def signature(pixels: NDArray[np.uint8]) -> Signatures:
     """The signatures SHAPE of one image (H, W, 3), at its own size: there is no resizing to depend on."""
-    grey: _Matrix = np.matmul(pixels, _LUMA)
+    grey: _Matrix = np.matmul(pixels, _LUMA, dtype=np.float32)
     return np.stack([_window(grey, trim) for trim in _TRIMS])
 
 
 def _window(grey: _Matrix, trim: float) -> _Matrix:
-    top, left = (round(side * trim) for side in grey.shape)
+    top, left = round(grey.shape[0] * trim), round(grey.shape[1] * trim)
     inner = grey[top : grey.shape[0] - top, left : grey.shape[1] - left]
-    waves = _waves(inner.shape[0]) @ inner @ _waves(inner.shape[1]).T
-    values: _Matrix = waves.reshape(-1)[1:]
+    waves: _Matrix = np.matmul(np.matmul(_waves(inner.shape[0]), inner), _waves(inner.shape[1]).T)
+    values = waves.reshape(-1)[1:]
     if np.abs(values).max() < _FAINT:
         return np.zeros(_LENGTH, np.float32)
     values = np.sign(values) * np.sqrt(np.abs(values)) * _WEIGHT

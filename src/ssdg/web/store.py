@@ -121,7 +121,7 @@ def _linked(file: Path, path: Path) -> bool:
 def open_store(root: Path) -> Iterator[Store]:
     """Open a folder of web images, a new one or one that a killed process left; write the manifest in the end."""
     with _one_process(root):
-        manifest = _read(root) if (root / NAME).exists() else Manifest()
+        manifest = _read(root)
         lost = _forget_lost(root, manifest)
         write_manifest(root, manifest)
         journal = root / _JOURNAL
@@ -162,7 +162,7 @@ def _one_process(root: Path) -> Iterator[None]:
 
 
 def _read(root: Path) -> Manifest:
-    manifest = read_manifest(root)
+    manifest = read_manifest(root) if (root / NAME).exists() else Manifest()
     _replay(root / _JOURNAL, manifest)
     return manifest
 
