@@ -9,11 +9,13 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from ..errors import UserError
+from .web_audit import audit
 
 if TYPE_CHECKING:
     from ..web.report import Report
 
-app = App(name="web", help="Make web data: crawl it, or take over a crawl that you have.")
+app = App(name="web", help="Make web data: crawl it or take over a crawl that you have, and look it over.")
+app.command(audit)
 Json = Annotated[bool, Parameter(name="--json", negative=())]
 Flag = Annotated[bool, Parameter(negative=())]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]

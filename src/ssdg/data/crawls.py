@@ -11,14 +11,33 @@ from .manifest import NAME, read_manifest
 
 def read_crawl(folder: Path, name: str) -> Domain:
     """The images by keyword: all that lie in class folders or, where there is a manifest, those that it keeps."""
-    domain = as_crawl(read_class_folder(folder, name))
+    return only_kept(as_crawl(read_class_folder(folder, name)), folder)
+
+
+def read_pile(folder: Path, name: str) -> Domain:
+    """The images of a folder whose keywords are not asked for; of a crawl those that its manifest keeps."""
+    return only_kept(read_class_folder(folder, name), folder)
+
+
+def only_kept(domain: Domain, folder: Path) -> Domain:
+    """Where a domain's folder has a manifest: the images that it keeps, with the web-labels that it says."""
     if not (folder / NAME).is_file():
         return domain
     kept = {row.path: row.label for row in read_manifest(folder).kept}
-    rows = [number for number, item in enumerate(domain.items) if item.path in kept]
-    items = tuple(domain.items[number] for number in rows)
-    labels = tuple(domain.labels[number] for number in rows)
-    return replace(domain, items=items, labels=labels, web_labels=tuple(kept[item.path] for item in items))
+    paths = [item.file.removeprefix(f"{folder}/") for item in domain.items]
+    rows = [number for number, path in enumerate(paths) if path in kept]
+    return replace(
+        domain,
+        items=tuple(domain.items[number] for number in rows),
+        labels=tuple(domain.labels[number] for number in rows),
+        web_labels=tuple(kept[paths[number]] for number in rows) if domain.web_labels else (),
+    )
+
+
+def folder_of(domain: Domain, root: Path) -> Path:
+    """The folder of a benchmark's domain, or of its archive; the root may have folders around the domains."""
+    above = Path(domain.items[0].file).parents if domain.items else ()
+    return next((folder for folder in above if folder.name == domain.name), root)
 
 
 def as_crawl(domain: Domain) -> Domain:

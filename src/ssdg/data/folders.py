@@ -92,6 +92,19 @@ def read_class_folder(folder: Path, name: str) -> Domain:
     return _class_domain(name, images, below, tree.folders, wrapper if slash else "")
 
 
+def every_image(path: Path) -> list[Item]:
+    """Every image in a folder, a .zip archive or an .npz file, whatever its layout; rows of .npz files are images."""
+    if path.suffix.lower() == ".npz":
+        images, arrays = [], [Item(path.name, str(path))]
+        if not path.is_file():
+            raise UserError(f"'{path}' does not exist; give a folder of images, a .zip archive or an .npz file")
+    else:
+        tree = read_tree(path)
+        images, arrays = list(tree.images), list(tree.arrays)
+    with Reader() as reader:
+        return images + [row for item in arrays for row in _array_domain(item, reader).items]
+
+
 def is_ood(label: str) -> bool:
     """Whether a folder's name, or a label, says that images belong to no class."""
     return label.casefold() == OOD

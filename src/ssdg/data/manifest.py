@@ -32,7 +32,7 @@ class Row:
 
     label: str  # the web-label: column `class`
     state: str  # kept or refused
-    path: str = ""  # from the manifest's folder, '/' between the parts; '' when refused
+    path: str = ""  # from the manifest's folder, '/' between the parts; '' of a file that never lay there
     reason: str = ""  # of `REASONS`
     detail: str = ""
     source: str = ""  # the engine, or what was ingested
@@ -48,13 +48,13 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """Whether the file lies in the folder."""
+        """Whether it is to be used; the file of one that was taken out later lies in the folder, too."""
         return self.state == KEPT
 
     @property
     def key(self) -> tuple[str, ...]:
         """What makes it the same file: its address if it was fetched, else its place and content."""
-        return (*self.place, self.sha256) if self.ingested else (self.label, self.url)
+        return (*self.place, self.sha256) if self.ingested else (self.label, self.url or self.path)
 
     @property
     def ingested(self) -> bool:
@@ -76,7 +76,7 @@ class Manifest:
 
     @property
     def kept(self) -> list[Row]:
-        """The rows of files that lie in the folder."""
+        """The rows of files that are to be used."""
         return [row for row in self.rows.values() if row.kept]
 
     def put(self, row: Row) -> None:

@@ -18,7 +18,7 @@ from .checks import (
     check_same_classes,
     check_setting,
 )
-from .crawls import read_crawl
+from .crawls import folder_of, only_kept, read_crawl, read_pile
 from .folders import Benchmark, Domain, read_benchmark, read_class_folder
 from .hidden import UNKNOWN, Problem, Target
 from .loading import Loaded, load_domain
@@ -47,7 +47,8 @@ def benchmark_problem(
     """
     benchmark = root if isinstance(root, Benchmark) else read_benchmark(root)
     roles = find_roles(benchmark, labeled=labeled, target=target, unlabeled=unlabeled, web=web, setting=setting)
-    sources = [*(benchmark[name] for name in roles.sources), *crawls_of(benchmark, roles)]
+    plain = [only_kept(d, folder_of(d, benchmark.root)) for d in map(benchmark.__getitem__, roles.sources)]
+    sources = [*plain, *crawls_of(benchmark, roles)]
     check_classes(sources[0])
     goal = benchmark[roles.target] if roles.target else None
     if goal:
@@ -85,7 +86,7 @@ def folder_problem(
     names = _unique_names([labeled, *given, *([target] if target else [])])
     source = read_class_folder(labeled, names[0])
     check_classes(source)
-    read = [read_class_folder] * len(unlabeled) + [read_crawl] * len(web)
+    read = [read_pile] * len(unlabeled) + [read_crawl] * len(web)
     piles = [reader(path, name) for reader, path, name in zip(read, given, names[1:], strict=False)]
     for pile, path in zip(piles, given, strict=True):
         if not pile.items:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .catalog import dataset_of, find_domain
 from .checks import check_roles, check_setting, check_web_role
-from .crawls import as_crawl, read_crawl
+from .crawls import as_crawl, folder_of, only_kept, read_crawl
 from .folders import Benchmark, Domain
 from .sets import Setting
 
@@ -59,8 +59,10 @@ def crawls_of(benchmark: Benchmark, roles: Roles) -> list[Domain]:
     """The domains of the root, or folders beside it, that are crawls."""
     taken, found = [*roles.sources, *([roles.target] if roles.target else [])], []
     for given in roles.crawls:
-        is_domain = given in benchmark.names
-        crawl = as_crawl(benchmark[given]) if is_domain else read_crawl(Path(given), free_name(Path(given), taken))
+        if given in benchmark.names:
+            crawl = only_kept(as_crawl(benchmark[given]), folder_of(benchmark[given], benchmark.root))
+        else:
+            crawl = read_crawl(Path(given), free_name(Path(given), taken))
         taken.append(crawl.name)
         found.append(crawl)
     return found

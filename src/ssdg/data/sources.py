@@ -17,6 +17,7 @@ IMAGE_SUFFIXES = frozenset({
 })
 # fmt: on
 _OTHER_SUFFIXES = frozenset({".npz", ".txt"})
+NO_IMAGES = ".nomedia"  # a folder that holds a file of this name is passed over
 _JUNK = frozenset({"thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})
 
 
@@ -97,7 +98,7 @@ def _walk(folder: Path, at: str, folders: set[str], ancestors: frozenset[tuple[i
     except OSError as error:
         raise UserError(f"cannot read the folder '{folder}': {error.strerror}") from None
     identity = (here.st_dev, here.st_ino)
-    if identity in ancestors:
+    if identity in ancestors or any(entry.name == NO_IMAGES for entry in entries):
         return
     if at:
         folders.add(at)

@@ -22,6 +22,12 @@ REASONS = {
     "not-asked": "of a class that --classes does not name",
     "outside": "its path leaves the given folder or archive",
     "unreadable": "the file is missing or cannot be read",
+    "damaged": "its file is missing, cannot be decoded or is not the one that was recorded (audit)",
+    "leak": "a copy of an image that it must not be trained with (audit)",
+    "near-duplicate": "looks like the kept file that the detail names (audit)",
+    "two-labels": "found by several keywords (audit --refuse two-labels)",
+    "label-issue": "its web-label looks wrong (audit --refuse label-issues)",
+    "outlier": "far from all other images (audit --refuse outliers)",
 }
 # fmt: on
 PASSING = frozenset({"unreachable", "busy", "slow", "truncated"})  # may go better another time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from .refusal import Refused, one_line
 
 _JOURNAL = ".manifest.journal"  # a JSON object in each line
 _RESERVED = frozenset({NAME, "thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})
+DAMAGED = "damaged"  # the reason of an audit for a file that is not what it was
 _NAME_LETTERS = 32  # of 64 in a sha256
 _MOST_LABEL_LETTERS = 100
 
@@ -95,7 +96,7 @@ class Store:
         return row
 
     def _index(self, row: Row) -> None:
-        if row.path:  # also one that someone put aside in the manifest: it must not come back from elsewhere
+        if row.path:  # also one that an audit or someone took out: it must not come back from elsewhere
             self._first[row.sha256] = row
         if row.kept:
             self._kept[row.label] += 1
@@ -119,12 +120,8 @@ def _linked(file: Path, path: Path) -> bool:
 @contextmanager
 def open_store(root: Path) -> Iterator[Store]:
     """Open a folder of web images, a new one or one that a killed process left; write the manifest in the end."""
-    with locked(
-        root / ".lock", busy=f"another ssdg web command works in '{root}'; wait for it or give another folder"
-    ):
-        remove_leftovers(root / NAME)
-        manifest = read_manifest(root) if (root / NAME).exists() else Manifest()
-        _replay(root / _JOURNAL, manifest)
+    with _one_process(root):
+        manifest = _read(root)
         lost = _forget_lost(root, manifest)
         write_manifest(root, manifest)
         journal = root / _JOURNAL
@@ -137,6 +134,39 @@ def open_store(root: Path) -> Iterator[Store]:
                 journal.unlink()
 
 
+@contextmanager
+def open_manifest(root: Path, *, dry: bool = False) -> Iterator[tuple[Manifest, Callable[[Manifest], None]]]:
+    """The manifest of a folder, and a function that replaces it; a dry one does not touch the folder at all."""
+    if not (root / NAME).is_file():
+        what = "has no manifest.csv" if root.is_dir() else "is no folder"
+        raise UserError(f"'{root}' {what}; take it over with ssdg web ingest '{root}' --out DIR first, then give DIR")
+    if dry:
+        yield _read(root), lambda manifest: None
+        return
+    with _one_process(root):
+
+        def write(manifest: Manifest) -> None:
+            write_manifest(root, manifest)
+            (root / _JOURNAL).unlink(missing_ok=True)
+
+        yield _read(root), write
+
+
+@contextmanager
+def _one_process(root: Path) -> Iterator[None]:
+    """Keep other commands out of the folder, and clear up after one that was killed."""
+    busy = f"another ssdg web command works in '{root}'; wait for it or give another folder"
+    with locked(root / ".lock", busy=busy):
+        remove_leftovers(root / NAME)
+        yield
+
+
+def _read(root: Path) -> Manifest:
+    manifest = read_manifest(root) if (root / NAME).exists() else Manifest()
+    _replay(root / _JOURNAL, manifest)
+    return manifest
+
+
 def _replay(journal: Path, manifest: Manifest) -> None:
     """Take over the rows of a journal; a line that was cut off is as if never written."""
     if not journal.exists():
@@ -147,10 +177,11 @@ def _replay(journal: Path, manifest: Manifest) -> None:
 
 
 def _forget_lost(root: Path, manifest: Manifest) -> int:
-    """Drop the rows whose file is gone or has another length, and what a killed process left half written."""
+    """Drop the rows whose file is gone, cut off or was found damaged, and what a killed process left half written."""
     for label in {row.label for row in manifest.kept}:
         remove_leftovers(root / label / "*")
     lost = [row for row in manifest.kept if not _is_whole(root / row.path, row.bytes)]
+    lost += [row for row in manifest.rows.values() if row.path and row.reason == DAMAGED]
     for row in lost:
         del manifest.rows[row.key]
     return len(lost)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..data.sources import IMAGE_SUFFIXES, Item, is_junk, printable
+from ..data.sources import IMAGE_SUFFIXES, NO_IMAGES, Item, is_junk, printable
 from ..errors import UserError
 from .refusal import Refused
 from .texts import ENCODINGS
@@ -68,6 +68,8 @@ def _walk(folder: Path, at: str, root: Path) -> Iterator[Given]:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         raise UserError(f"cannot read the folder '{folder}': {error.strerror}") from None
+    if any(entry.name == NO_IMAGES for entry in entries):
+        return
     for entry in entries:
         if is_junk(entry.name):
             continue
