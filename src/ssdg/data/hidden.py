@@ -48,6 +48,6 @@ class Problem:
     validation: LabeledSet | None = None  # held-out images of the labeled domain
     truth: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain
     web_labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain that is a crawl
-    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per unlabeled domain, for reports
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per domain of training, for reports
     unreadable: tuple[tuple[str, str], ...] = ()  # (path, reason)
     fingerprint: str = ""
