@@ -1,4 +1,5 @@
-"""The truth of unlabeled and target domains, where it is known. For the auditor and the evaluator only.
+"""The truth of unlabeled and target domains, where it is known. For the auditor and the evaluator only,
+and to be copied beside the thumbnails of a run.
 
 No module under `ssdg.methods`, `ssdg.losses` or `ssdg.models` may import this one; a test walks the imports.
 """
