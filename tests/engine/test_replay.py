@@ -13,8 +13,9 @@ import torch
 
 from runs import train_here, weights_of
 from ssdg.data.sets import MixedSet
-from ssdg.engine.features import balanced_rows, evolution_of, first_mixed
-from ssdg.engine.replay import Passed, open_past
+from ssdg.engine.features import balanced_rows, evolution_of
+from ssdg.engine.pooled import Passed, first_mixed
+from ssdg.engine.replay import open_past
 from ssdg.engine.run import pipeline_of
 from ssdg.errors import UserError
 
@@ -70,7 +71,7 @@ def test_mixed_images_lie_between_a_labeled_and_a_clean_one(evolved: Path, cache
         if stage.key == "apl/sketch" and isinstance(stage.inputs.labeled, MixedSet):
             pipeline = pipeline_of(past.config.model_copy(update={"augment": "none"}), past.problem, past.machine)
             mixed = stage.inputs.labeled
-            found.append((mixed, torch.cat(list(first_mixed(stage, mixed, 6, pipeline)))))
+            found.append((mixed, torch.cat([batch.x for batch in first_mixed(stage, mixed, 6, pipeline)])))
 
     past.replay(look)
     mixed, images = found[0]

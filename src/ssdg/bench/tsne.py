@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.features import GROUPS, Evolution, Features, LabelerView, TargetView
+from ..engine.features import GROUPS, Evolution, LabelerView, TargetView
+from ..engine.pooled import Features
 from ..errors import UserError
 from .figures import INK, MARKERS, canvas
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,6 +45,8 @@ def train(
     threads: Threads = None,
     cache: Path | None = None,
     save_seconds: Seconds = 30.0,
+    tensorboard: bool = False,
+    wandb: str | None = None,
 ) -> int:
     """Train a method, or go on with a run that was stopped: the same command continues.
 
@@ -86,6 +88,10 @@ def train(
         Where decoded images are kept.  [default: $SSDG_CACHE or ~/.cache/ssdg]
     save_seconds
         Least time between two checkpoints.
+    tensorboard
+        Write curves for TensorBoard into the run's folder.
+    wandb
+        A project of Weights & Biases that gets the curves.
     """
     from ..config import merge, parse_overrides, read_yaml
 
@@ -101,7 +107,7 @@ def train(
     named |= {"setting": setting, "plugin": plugin, "seed": seed}
     given = merge(given, {name: value for name, value in named.items() if value is not None})
     given = merge(given, parse_overrides(word for word in words if "=" in word))
-    return start(given, out, dry_run, Options(device, threads, cache, save_seconds))
+    return start(given, out, dry_run, Options(device, threads, cache, save_seconds, tensorboard, wandb))
 
 
 def resume(
@@ -111,6 +117,8 @@ def resume(
     threads: Threads = None,
     cache: Path | None = None,
     save_seconds: Annotated[float | None, Parameter(validator=Number(gte=0))] = None,
+    tensorboard: bool | None = None,
+    wandb: str | None = None,
 ) -> int:
     """Go on with the run in a folder, with the settings and options it was started with.
 
@@ -126,23 +134,30 @@ def resume(
         Where decoded images are kept.  [default: as it was started]
     save_seconds
         Least time between two checkpoints.  [default: as it was started]
+    tensorboard
+        Write curves for TensorBoard into the run's folder.  [default: as it was started]
+    wandb
+        A project of Weights & Biases that gets the curves.  [default: as it was started]
     """
     from ..engine.run import read_claim
 
     told = read_claim(run)
     given = {"device": device, "threads": threads, "cache": cache, "save_seconds": save_seconds}
+    given |= {"tensorboard": tensorboard, "wandb": wandb}
     options: dict[str, Any] = {**told.get("options", {}), **{k: v for k, v in given.items() if v is not None}}
     return start(told["config"], run, False, Options(**options))
 
 
 @dataclass(frozen=True)
 class Options:
-    """What changes where and when things are computed, but not what."""
+    """What changes where and when things are computed and who is told, but not what."""
 
     device: str = "auto"
     threads: int | None = None
     cache: Path | str | None = None
     save_seconds: float = 30.0
+    tensorboard: bool = False
+    wandb: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For `run.json`, so that `ssdg resume` computes as the run began."""
@@ -157,8 +172,9 @@ def start(given: dict[str, Any], out: Path | None, dry_run: bool, options: Optio
     if not dry_run:
         execute(config, problem, machine, out or default_folder(config), options)
         return 0
+    untold = replace(options, tensorboard=False, wandb=None)
     with TemporaryDirectory() as temporary:
-        execute(config, problem, machine, Path(machine.same(temporary)), options, dry_run=True)
+        execute(config, problem, machine, Path(machine.same(temporary)), untold, dry_run=True)
     if machine.is_main:
         print("dry run passed: every phase ran; nothing was kept")
     return 0
@@ -171,8 +187,10 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
     from ..engine.machine import check_device, start_machine
     from ..engine.open import default_cache, open_run, with_full_paths
     from ..engine.rehearsal import rehearse
+    from ..engine.sinks import check_sinks
 
     check_device(options.device)  # before images are decoded
+    check_sinks(options.tensorboard, options.wandb)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     given = with_full_paths(given)
@@ -195,17 +213,21 @@ def execute(
 ) -> dict[str, Any]:
     """Train in the folder with a display on this terminal; `Stopped` tells the command that continues."""
     from ..engine.run import run
+    from ..engine.sinks import open_sinks
     from .display import Display
 
     try:
-        with Display(None if dry_run else folder, quiet=not machine.is_main) as display:
+        with (
+            Display(None if dry_run else folder, quiet=not machine.is_main) as display,
+            open_sinks(folder, options.tensorboard, options.wandb, lambda told: display.say(told, "yellow")) as sinks,
+        ):
             display.announce(config, problem)
             result = run(
                 config,
                 problem,
                 folder,
                 machine,
-                listeners=(display.hear,),
+                listeners=(display.hear, *sinks),
                 save_seconds=options.save_seconds,
                 shelf=shelf,
                 about={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},

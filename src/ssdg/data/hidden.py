@@ -1,4 +1,5 @@
-"""The truth of unlabeled and target domains, where it is known. For the auditor and the evaluator only.
+"""The truth of unlabeled and target domains, where it is known. For the auditor and the evaluator only,
+and to be copied beside the thumbnails of a run.
 
 No module under `ssdg.methods`, `ssdg.losses` or `ssdg.models` may import this one; a test walks the imports.
 """
@@ -48,6 +49,6 @@ class Problem:
     validation: LabeledSet | None = None  # held-out images of the labeled domain
     truth: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain
     web_labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain that is a crawl
-    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per unlabeled domain, for reports
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per domain of training, for reports
     unreadable: tuple[tuple[str, str], ...] = ()  # (path, reason)
     fingerprint: str = ""

@@ -188,7 +188,8 @@ def assemble(
         validation=validation if len(validation) else None,
         truth={d.name: d.truth(classes)[d.train] for d in unlabeled},
         web_labels={d.name: d.web_codes(classes)[d.train] for d in unlabeled if d.web_labels},
-        paths={d.name: _taken(d.paths, d.train) for d in unlabeled},
+        paths={d.name: _taken(d.paths, d.train) for d in unlabeled}
+        | {labeled.name: _taken(labeled.paths, labeled.train & inside)},
         unreadable=tuple(stray) + tuple(line for domain in domains for line in domain.unreadable),
         fingerprint=_fingerprint(task, validation, target),
     )

@@ -12,7 +12,8 @@ from ..data.sets import PseudoLabels, UnlabeledSet
 
 STATEMENT = (
     "Hidden labels of unlabeled and target domains were read by the auditor and the evaluator only, "
-    "after the weights they describe were fixed; no method, loss, sampler or selection can import them."
+    "after the weights they describe were fixed, and copied into samples/ for reports; "
+    "no method, loss, sampler or selection can import them."
 )
 Row = dict[str, Any]
 Classes = NDArray[np.int64]

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..data.sets import ImageTable, MixedSet, Rows
-from ..data.streams import MixedStream, Pipeline, evaluation_batches
+from ..data.streams import evaluation_batches
 from ..errors import UserError, unknown
 from ..methods.api import Learner
-from ..models.backbones import backbones_of
-from ..seeds import derive_seed, numpy_rng
+from ..seeds import numpy_rng
 from .evaluate import EVAL_BATCH
-from .replay import Passed, Past, open_past
+from .pooled import Features, Passed, first_mixed, plain, pooled
+from .replay import Past, open_past
 from .run import pipeline_of
 
-Features = NDArray[np.float32]  # (images, features)
 GROUPS = ("labeled", "unlabeled", "intermediate")
 
 
@@ -110,8 +106,7 @@ class Watcher:
     def __init__(self, past: Past, domain: str, images: int) -> None:
         task, target = past.problem.task, past.problem.target
         self.key, self.product, self.target = f"apl/{domain}", "", target
-        # Mixed images are mixed from images as they are, so that augmentation does not tell the groups apart.
-        self.pipeline = replace(pipeline_of(past.config, past.problem, past.machine), kind="none", rank=0, world=1)
+        self.pipeline = plain(pipeline_of(past.config, past.problem, past.machine))
         self.num_each = images // len(GROUPS)
         pool = task.unlabeled[domain]
         self.tables = {
@@ -128,7 +123,7 @@ class Watcher:
             groups = {name: self._features(stage.learner, table) for name, table in self.tables.items()}
             if isinstance(stage.inputs.labeled, MixedSet):
                 mixed = first_mixed(stage, stage.inputs.labeled, self.num_each, self.pipeline)
-                groups["intermediate"] = pooled(stage.learner, mixed)
+                groups["intermediate"] = pooled(stage.learner, (batch.x for batch in mixed))
             self.labelers.append(LabelerView(stage.round, groups, None))
         if stage.product and self.target is not None:
             self.product = stage.key
@@ -138,22 +133,6 @@ class Watcher:
 
     def _features(self, learner: Learner, table: ImageTable) -> Features:
         return pooled(learner, evaluation_batches(table, EVAL_BATCH, self.pipeline))
-
-
-def pooled(learner: Learner, batches: Iterable[Tensor]) -> Features:
-    """What the learner's first backbone makes of images, in float32 on the CPU."""
-    learner.nets.eval()
-    backbone = backbones_of(learner.nets)[0]
-    with torch.inference_mode():
-        return np.concatenate([backbone(x).float().cpu().numpy() for x in batches])
-
-
-def first_mixed(stage: Passed, mixed: MixedSet, num: int, pipeline: Pipeline) -> Iterator[Tensor]:
-    """The first images of the intermediate domain in the order in which the stage drew them, at most one pass."""
-    batch, left = stage.settings.batch, min(num, len(mixed))
-    stream = MixedStream(mixed, batch, derive_seed(stage.seed, "labeled"), pipeline)
-    for step in range(-(-left // batch)):
-        yield stream.draw(step).x[: left - step * batch]
 
 
 def balanced_rows(y: NDArray[np.int64], num: int) -> Rows:

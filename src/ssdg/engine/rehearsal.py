@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..config import RunConfig
 from ..data.hidden import Problem, Target
@@ -39,19 +40,24 @@ def few_images(problem: Problem) -> Problem:
     unlabeled = {
         name: UnlabeledSet(s.images.take(rows_of(s, few)), s.domain[few]) for name, s in task.unlabeled.items()
     }
-    labeled = few_of_each(task.labeled)
+    name, rows = problem.domains[0], few_of_each(task.labeled.y)
     if target is not None:
         target = Target(
             target.name, target.images.take(rows_of(target.images, few)), target.paths[few], target.y[few]
         )
     return replace(
         problem,
-        task=replace(task, labeled=labeled, unlabeled=unlabeled, web={name: y[few] for name, y in task.web.items()}),
+        task=replace(
+            task,
+            labeled=chosen(task.labeled, rows),
+            unlabeled=unlabeled,
+            web={name: y[few] for name, y in task.web.items()},
+        ),
         target=target,
-        validation=None if validation is None else few_of_each(validation),
+        validation=None if validation is None else chosen(validation, few_of_each(validation.y)),
         truth={name: y[few] for name, y in problem.truth.items()},
         web_labels={name: y[few] for name, y in problem.web_labels.items()},
-        paths={name: p[few] for name, p in problem.paths.items()},
+        paths={n: tuple(p[row] for row in rows) if n == name else p[few] for n, p in problem.paths.items()},
     )
 
 
@@ -60,9 +66,11 @@ def rows_of(sized: Any, part: slice) -> Rows:
     return np.arange(len(sized))[part]
 
 
-def few_of_each(labeled: LabeledSet) -> LabeledSet:
-    """The first two images of every class."""
-    rows = np.concatenate(
-        [np.flatnonzero(labeled.y == k)[:2] for k in np.unique(labeled.y)] or [np.zeros(0, np.intp)]
-    )
+def few_of_each(y: NDArray[np.int64]) -> Rows:
+    """The first two rows of every class."""
+    return np.concatenate([np.flatnonzero(y == k)[:2] for k in np.unique(y)] or [np.zeros(0, np.intp)])
+
+
+def chosen(labeled: LabeledSet, rows: Rows) -> LabeledSet:
+    """These images of a set."""
     return LabeledSet(labeled.images.take(rows), labeled.y[rows], labeled.domain[rows], labeled.trusted[rows])

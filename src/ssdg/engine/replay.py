@@ -17,23 +17,10 @@ from .audit import audit_labels
 from .fit import fit
 from .machine import Machine, start_machine
 from .open import default_cache, open_run
+from .pooled import Passed
 from .run import Builder, read_claim
 from .stages import load_labels, stage_name
-from .state import Meta, load_state, read_meta
-
-
-@dataclass(frozen=True, eq=False)
-class Passed:
-    """A stage as it ended: the learner has the weights of that moment until the next stage is passed."""
-
-    key: str
-    round: int
-    learner: Learner
-    inputs: Inputs
-    settings: Settings
-    seed: int  # of the stage's batches
-    product: bool
-    meta: Meta
+from .state import load_state, read_meta
 
 
 @dataclass(frozen=True, eq=False)

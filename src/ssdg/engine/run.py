@@ -31,6 +31,7 @@ from .machine import Machine
 from .plan import plan
 from .product import Built, predict_target, save_model
 from .result import make_result, versions
+from .samples import Samples
 from .sharing import Shelf
 from .stages import StageTrainer
 from .unknown import choose_rejection
@@ -98,23 +99,28 @@ def run(
         events = Events(folder / "events.jsonl" if machine.is_main else None, listeners)
         stages = plan(config, problem.task)
         events.emit("start", config=config.flat(), stages=[vars(s) for s in stages])
+        pipeline = pipeline_of(config, problem, machine)
+        samples = Samples(folder / "samples", problem, pipeline)
+        if machine.is_main:
+            samples.write_index()
         trainer = StageTrainer(
             folder=folder,
             seed=config.seed,
             problem=problem,
-            pipeline=pipeline_of(config, problem, machine),
+            pipeline=pipeline,
             machine=machine,
             events=events,
             clock=Clock(save_seconds, stop, machine),
             shelf=Shelf(shelf) if shelf else None,
+            look=samples.look,
         )
         build = Builder(config, len(problem.task.classes), machine)
         learner = fit(config, problem.task, trainer, build)
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
         if machine.is_main:
-            rejection = choose_rejection(learner, problem.validation, trainer.pipeline)
+            rejection = choose_rejection(learner, problem.validation, pipeline)
             save_model(folder / "model", learner, build.built[id(learner)], config, problem, rejection)
-            predict_target(folder / "predictions.csv", learner, problem, trainer.pipeline)
+            predict_target(folder / "predictions.csv", learner, problem, pipeline)
             write_json(folder / "result.json", result)
         events.emit("end", result={k: result[k] for k in ("target", "validation") if k in result})
         machine.wait()
@@ -146,7 +152,7 @@ def check_needs(method: Method, problem: Problem, config: RunConfig, world: int)
 
 def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, Any]) -> None:
     """Make the folder this run's, or check that it is, and clear away what a killed process was writing."""
-    for place in ("stages", "labels", "model"):
+    for place in ("stages", "labels", "samples", "model"):
         remove_leftovers(folder / place / "*")
     for name in ("run.json", "result.json", "predictions.csv"):
         remove_leftovers(folder / name)

@@ -25,6 +25,7 @@ from .events import Events
 from .feeding import images_per_step, make_stream, steps_per_epoch
 from .loop import Clock, Stage, run_steps
 from .machine import Machine
+from .pooled import Passed
 from .sharing import Shelf, aim, identity, scored_data
 from .state import Meta, load_state, read_meta
 
@@ -43,6 +44,7 @@ class StageTrainer:
     events: Events
     clock: Clock
     shelf: Shelf | None = None
+    look: Callable[[Passed], None] = lambda stage: None  # shown every stage that is over, in the main process
     metas: dict[str, Meta] = field(default_factory=dict)  # by stage file name, in order
     audits: list[dict[str, Any]] = field(default_factory=list)
 
@@ -68,6 +70,8 @@ class StageTrainer:
                 stream = make_stream(inputs, settings.batch, stage.seed, self.pipeline)
                 after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
                 run_steps(stage, learner, stream, meta, after, self.clock, self.events)
+        if self.machine.is_main:
+            self.look(Passed(key, round, learner, inputs, settings, stage.seed, product, meta))
         self.machine.wait()
         done = {"seconds": meta["seconds"], "steps": stage.steps, "found": was_finished}
         self.events.emit("trained", key=key, round=round, **done)

@@ -1,0 +1,283 @@
+"""What a run keeps to be looked at: it is what the data and the networks are, and changes neither."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from builders import flat_images, labeled_set, unlabeled_set
+from runs import same_weights, short_settings, train_here
+from ssdg.cli import call
+from ssdg.data.hidden import OOD, UNKNOWN, Problem, Target
+from ssdg.data.sets import Inputs, Task
+from ssdg.engine.machine import start_machine
+from ssdg.engine.open import open_run
+from ssdg.engine.pooled import Passed, evaluating, first_mixed, plain
+from ssdg.engine.rehearsal import rehearse
+from ssdg.engine.replay import open_past
+from ssdg.engine.run import pipeline_of, run
+from ssdg.engine.samples import Samples, domains_of, narrowed, sampled_rows, shown_domains, sprite_of
+from worlds import CLASSES
+
+EID: dict[str, Any] = {"labeler": {"epochs": 1, "batch": 4, "lr": 0.01}}  # as the run `evolved`
+
+
+def index_of(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "samples" / "index.json").read_text()))
+
+
+def features_of(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """By file; and in each the arrays by name."""
+    found = {}
+    for path in sorted((folder / "samples").glob("features-*.npz")):
+        with np.load(path, allow_pickle=False) as file:
+            found[path.stem.removeprefix("features-")] = dict(file)
+    return found
+
+
+def names_in(arrays: dict[str, np.ndarray]) -> list[str]:
+    return list(json.loads(str(arrays["names"])))
+
+
+def tile_of(index: dict[str, Any], folder: Path, domain: str, place: int) -> np.ndarray:
+    side, (line, column) = index["tile"], divmod(place, index["columns"])
+    with Image.open(folder / "samples" / index["domains"][domain]["sprite"]) as sheet:
+        box = (column * side, line * side, (column + 1) * side, (line + 1) * side)
+        return np.asarray(sheet.convert("RGB").crop(box), np.float64)
+
+
+def test_the_index_tells_every_domain_as_it_is(evolved: Path) -> None:
+    index = index_of(evolved)
+    assert {name: domain["role"] for name, domain in index["domains"].items()} == {
+        "photo": "labeled",
+        "neon": "unlabeled",
+        "sketch": "unlabeled",
+        "night": "target",
+    }
+    assert tuple(index["classes"]) == CLASSES
+    counted = json.loads((evolved / "result.json").read_text())["task"]["images"]
+    for name, domain in index["domains"].items():
+        assert domain["images"] == counted.get(name, counted["target"])
+        assert domain["rows"] == list(range(domain["images"]))  # few enough to be shown all
+        assert [path.split("/")[1] for path in domain["paths"]] == [CLASSES[y] for y in domain["truth"]]
+        assert domain["web"] is None
+
+
+def test_a_thumbnail_is_the_image_of_its_row(evolved: Path, world: Path) -> None:
+    index = index_of(evolved)
+    for name, domain in index["domains"].items():
+        originals = []
+        for path in domain["paths"]:
+            with Image.open(world / path) as image:
+                originals.append(
+                    np.asarray(image.convert("RGB").resize((48, 48), Image.Resampling.BICUBIC), np.float64)
+                )
+        for place in range(len(originals)):
+            tile = tile_of(index, evolved, name, place)
+            distances = [np.abs(tile - other).mean() for other in originals]
+            assert int(np.argmin(distances)) == place
+
+
+def test_rows_are_those_of_the_label_files(evolved: Path, cache: Path) -> None:
+    """The order of the index is the pool's: what is right by its truth is what the auditor counted."""
+    index, offset = index_of(evolved), 0
+    result = json.loads((evolved / "result.json").read_text())
+    audits = {(a["key"], a["round"]): a["domains"] for a in result["pseudo_labels"]}
+    with np.load(evolved / "labels" / "1-eid.npz") as file:
+        together = file["y"]
+    for name in result["task"]["unlabeled"]:
+        domain = index["domains"][name]
+        with np.load(evolved / "labels" / f"1-apl-{name}.npz") as file:
+            alone = file["y"]
+        for y, key in ((alone, f"apl/{name}"), (together[offset:], "eid")):
+            right = y[domain["rows"]] == domain["truth"]
+            assert 100 * right.mean() == pytest.approx(audits[key, 1][name]["accuracy"], abs=1e-3)
+        offset += domain["images"]
+
+
+def test_a_stage_shows_the_domains_it_learned_from_and_the_product_all(evolved: Path) -> None:
+    shown = {name: names_in(arrays) for name, arrays in features_of(evolved).items()}
+    everything = ["photo", "neon", "sketch", "night"]
+    assert shown == {
+        "1-apl-neon": ["photo", "neon"],
+        "1-apl-sketch": ["photo", "sketch"],
+        "1-dcg": everything,
+        "2-apl-neon": ["photo", "neon", "(intermediate)"],
+        "2-apl-sketch": ["photo", "sketch", "(intermediate)"],
+        "2-dcg": everything,
+    }
+
+
+def test_features_are_those_of_the_stage_and_of_sampled_rows(evolved: Path, cache: Path) -> None:
+    """Looked at again in a replay; distances are what a picture shows."""
+    past, kept, index = open_past(evolved, cache=cache, device="cpu"), features_of(evolved), index_of(evolved)
+    tables = {name: domain.images for name, domain in shown_domains(past.problem).items()}
+    seen = []
+
+    def look(stage: Passed) -> None:
+        name = f"{stage.round}-{stage.key.replace('/', '-')}"
+        arrays, images = kept[name], []
+        for number, domain in enumerate(names_in(arrays)):
+            rows, values = arrays[f"rows{number}"], arrays[str(number)]
+            assert values.dtype == np.float16
+            assert len(rows) == len(values)
+            assert values.shape[1] <= 64
+            if domain == "(intermediate)":
+                pipeline = plain(pipeline_of(past.config, past.problem, past.machine))
+                mixed = list(first_mixed(stage, stage.inputs.labeled, len(rows), pipeline))  # type: ignore[arg-type]
+                images += [batch.x for batch in mixed]
+                assert set(rows) == {-1}
+                assert arrays["y"].tolist() == torch.cat([batch.y for batch in mixed]).argmax(1).tolist()
+            else:
+                assert set(rows) <= set(index["domains"][domain]["rows"])
+                images.append(torch.from_numpy(tables[domain][rows]).permute(0, 3, 1, 2) / 255)
+        stage.learner.nets.eval()
+        backbone = next(m for m in stage.learner.nets.modules() if hasattr(m, "style_stages"))
+        with torch.inference_mode():
+            wanted = backbone(torch.cat(images).float()).double()
+        found = np.concatenate([arrays[str(n)] for n in range(len(names_in(arrays)))]).astype(np.float64)
+        gaps = [torch.cdist(x, x) for x in (torch.from_numpy(found), wanted)]
+        assert (gaps[0] - gaps[1]).norm() < 0.01 * gaps[1].norm()
+        seen.append(name)
+
+    past.replay(look)
+    assert seen == list(kept)
+
+
+def test_keeping_them_changes_no_bit(
+    evolved: Path, world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Samples, "write_index", lambda self: None)
+    monkeypatch.setattr(Samples, "look", lambda self, stage: None)
+    train_here(world, cache, tmp_path, "eid", **EID)
+    assert not (tmp_path / "samples").exists()
+    assert same_weights(evolved, tmp_path)
+    assert (evolved / "predictions.csv").read_bytes() == (tmp_path / "predictions.csv").read_bytes()
+
+
+def test_a_run_that_goes_on_keeps_what_is_there_and_writes_what_is_not(
+    evolved: Path, world: Path, cache: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(evolved, tmp_path / "again")
+    before, samples = features_of(folder), folder / "samples"
+    (folder / "result.json").unlink()  # so that it has not ended
+    (samples / "features-1-apl-neon.npz").unlink()
+    (samples / "features-2-dcg.npz").unlink()
+    (samples / ".features-2-dcg.npz.abc.tmp").write_bytes(b"cut sh")
+    there = {path: path.stat().st_ino for path in samples.glob("[!.]*")}
+    train_here(world, cache, folder, "eid", **EID)
+    after = features_of(folder)
+    assert after.keys() == before.keys()
+    for name, arrays in before.items():
+        assert arrays.keys() == after[name].keys()
+        assert all(np.array_equal(values, after[name][key]) for key, values in arrays.items())
+    assert {path: path.stat().st_ino for path in there} == there
+    assert not list(samples.glob(".*"))
+
+
+def test_without_an_index_its_pictures_are_written_again(
+    evolved: Path, world: Path, cache: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(evolved, tmp_path / "again")
+    (folder / "result.json").unlink()
+    (folder / "samples" / "index.json").unlink()
+    (folder / "samples" / "1.webp").unlink()  # the kill came between two of them
+    train_here(world, cache, folder, "eid", **EID)
+    for name in ("index.json", "0.webp", "1.webp"):
+        assert (folder / "samples" / name).read_bytes() == (evolved / "samples" / name).read_bytes()
+
+
+def test_stages_from_a_shelf_are_looked_at_too(world: Path, cache: Path, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        config, problem = open_run(short_settings("mcd+mixstyle", data=str(world), epochs=1), cache, device="cpu")
+        run(config, problem, tmp_path / name, start_machine("cpu"), shelf=tmp_path / "shelf")
+    first, second = features_of(tmp_path / "first"), features_of(tmp_path / "second")
+    assert list(first) == list(second) == ["1-apl-neon", "1-apl-sketch", "1-main"]
+    assert all(np.array_equal(first[name][key], second[name][key]) for name in first for key in first[name])
+
+
+def test_a_dry_run_keeps_nothing_and_names_its_images_right(
+    world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache, "--dry-run"]
+    small = ["backbone=digits-cnn", "weights=none", "size=32", "--method", "source-only"]
+    assert call([str(word) for word in [*words, *small]]) == 0
+    assert not list(tmp_path.iterdir())
+    _, problem = rehearse(*open_run(short_settings("eid", data=str(world)), cache, device="cpu"))
+    for domain in shown_domains(problem).values():
+        assert domain.truth is not None
+        assert [path.split("/")[1] for path in domain.paths] == [CLASSES[y] for y in domain.truth]
+
+
+def test_at_most_so_many_images_are_shown() -> None:
+    table = flat_images(np.arange(1000) % 251)
+    tiles, points = sampled_rows(table, 400), sampled_rows(table, 150)
+    assert len(tiles) == 400
+    assert tiles.tolist() == sorted(set(tiles.tolist()))
+    assert set(points) < set(tiles)
+    assert sampled_rows(flat_images(np.arange(1000) % 251), 400).tolist() == tiles.tolist()
+    assert sampled_rows(flat_images(np.arange(1000) % 241), 400).tolist() != tiles.tolist()
+    sheet = Image.open(BytesIO(sprite_of(table[tiles])))
+    assert (sheet.size, sheet.format) == ((20 * 48, 20 * 48), "WEBP")
+
+
+def tiny_problem() -> Problem:
+    """A crawl with an image of no class, and a target of which nothing is known."""
+    task = Task(("a", "b"), labeled_set([1, 2], [0, 1]), {"web": unlabeled_set([3, 4, 5])})
+    target = Target("far", flat_images([6]), ("x.png",), np.array([UNKNOWN]))
+    crawl = {"truth": {"web": np.array([0, OOD, UNKNOWN])}, "web_labels": {"web": np.array([1, 0, -1])}}
+    return Problem(task, ("near", "web"), target, paths={"web": ("p", "q", "r")}, **crawl)
+
+
+def test_what_is_not_known_is_told_so(tmp_path: Path) -> None:
+    Samples(tmp_path / "samples", tiny_problem(), None).write_index()  # type: ignore[arg-type]
+    domains = index_of(tmp_path)["domains"]
+    assert [domains[name]["truth"] for name in ("near", "web", "far")] == [[0, 1], [0, OOD, UNKNOWN], None]
+    assert [domains[name]["web"] for name in ("near", "web", "far")] == [None, [1, 0, -1], None]
+    assert [domains[name]["paths"] for name in ("near", "web", "far")] == [["", ""], ["p", "q", "r"], ["x.png"]]
+
+
+def test_a_stage_of_one_domain_or_of_foreign_networks_has_no_picture(tmp_path: Path) -> None:
+    problem, learner = tiny_problem(), SimpleNamespace(nets=nn.ModuleDict())
+    facts: dict[str, Any] = {"round": 1, "learner": learner, "settings": None, "seed": 0, "meta": {}}
+    alone, both = Inputs(problem.task.labeled), Inputs(problem.task.labeled, unlabeled=problem.task.pool)
+    warm = Passed("warm", inputs=alone, product=False, **facts)
+    labeler = Passed("apl/web", inputs=both, product=False, **facts)
+    product = Passed("main", inputs=alone, product=True, **facts)
+    names = [domains_of(stage, problem) for stage in (warm, labeler, product)]
+    assert names == [["near"], ["near", "web"], ["near", "web", "far"]]
+    for stage in (warm, labeler, product):
+        Samples(tmp_path / "samples", problem, None).look(stage)  # type: ignore[arg-type]
+    assert not (tmp_path / "samples").exists()
+
+
+def test_wide_features_keep_their_distances_and_stay_finite() -> None:
+    rng = np.random.default_rng(0)
+    wide = (rng.normal(size=(50, 10)) @ rng.normal(size=(10, 300))).astype(np.float32)
+    made = narrowed(wide)
+    assert made.shape == (50, 50)  # no more components than images
+    gaps = [np.linalg.norm(x[:, None].astype(np.float64) - x[None].astype(np.float64), axis=-1) for x in (wide, made)]
+    np.testing.assert_allclose(gaps[1], gaps[0], rtol=5e-3, atol=0.05)
+    assert narrowed(np.ones((100, 80), np.float32)).shape == (100, 64)
+    few = np.array([[1.5, -2.0]], np.float32)
+    assert narrowed(few).tolist() == few.tolist()
+    assert np.isfinite(narrowed(np.array([[1e9, -1e9, np.nan]], np.float32))).all()
+
+
+def test_modes_are_as_before() -> None:
+    nets = nn.Sequential(nn.BatchNorm1d(2), nn.Dropout())
+    nets[0].eval()
+    with evaluating(nets):
+        assert not any(module.training for module in nets.modules())
+    assert [module.training for module in nets.modules()] == [True, False, True]
