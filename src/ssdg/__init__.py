@@ -20,6 +20,7 @@ _HOMES = {
     "Model": "inference",
     "Problem": "data.hidden",
     "RunConfig": "config",
+    "SSDG": "estimator",
     "Task": "data.sets",
     "UserError": "errors",
     "find_method": "methods",

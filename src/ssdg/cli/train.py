@@ -194,8 +194,8 @@ def execute(
     shelf: Path | None = None,
 ) -> dict[str, Any]:
     """Train in the folder with a display on this terminal; `Stopped` tells the command that continues."""
+    from ..display import Display
     from ..engine.run import run
-    from .display import Display
 
     try:
         with Display(None if dry_run else folder, quiet=not machine.is_main) as display:
