@@ -82,7 +82,7 @@ def _line(content: Content, label: object, reader: Reader, where: str) -> bytes:
 
 
 def checked_labels(labels: list[Any], role: str, wanted: Labels) -> NDArray[Any] | None:
-    """The labels, where all images have one; refused where they are needed and missing, or all the same."""
+    """The labels, where all images have one; refused where they are needed and one is missing."""
     if None in labels or wanted == "dropped":
         if wanted == "needed":
             raise UserError(f"image {labels.index(None)} of {role} has no label; give a label for every image")
