@@ -1,5 +1,11 @@
 """Semi-supervised domain generalization in PyTorch.
 
+>>> from ssdg import SSDG
+>>> model = SSDG("eid", preset="quick", out="runs/mine")
+>>> model.fit("photos/", ["sketches/", "crawl/"]).predict("new-images/")  # doctest: +SKIP
+
+A run of a benchmark, step by step:
+
 >>> from pathlib import Path
 >>> import ssdg
 >>> config, problem = ssdg.open_run(

@@ -33,7 +33,11 @@ SUFFIXES = {"JPEG": ".jpg", "GIF": ".gif", "BMP": ".bmp", "WEBP": ".webp", "TIFF
 
 
 def class_folder(label: object) -> str:
-    """`str(label)` where it can be a folder's name; other signs as %XX, so that no two labels share a folder."""
+    """`str(label)` where it can be a folder's name; other signs as %XX, so that no two labels share a folder.
+
+    >>> [class_folder(label) for label in (7, "blue tit", "a/b", ".hidden", "100 %", "ood")]
+    ['7', 'blue tit', 'a%2Fb', '%2Ehidden', '100 %25', '%6Fod']
+    """
     text = str(label)
     name = quote(text, safe=" !#$&'()+,;=@[]^{}~", errors="surrogatepass") if _has_strange(text) else text
     if not text:

@@ -73,7 +73,13 @@ def image_classifier_tags() -> Any:
 
 @contextmanager
 def words_of_python() -> Iterator[None]:
-    """Mistakes are told with the names of parameters and not of options: `web_label` for `--web-label`."""
+    """Mistakes are told with the names of parameters and not of options.
+
+    >>> with words_of_python():
+    ...     raise UserError("add --web-label ignored")
+    Traceback (most recent call last):
+    ssdg.errors.UserError: add web_label ignored
+    """
     try:
         yield
     except UserError as error:
