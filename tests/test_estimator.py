@@ -109,6 +109,7 @@ def test_save_and_load(fitted: SSDG, tmp_path: Path) -> None:
     assert np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
     assert loaded.classes_.dtype.kind == "i"
     assert {**loaded.get_params(), "out": None, "cache": None} == {**fitted.get_params(), "out": None, "cache": None}
+    assert str(fitted.run_.parent) not in (tmp_path / "model" / NAME).read_text()
     assert SSDG.load(fitted.run_, device="cpu").result_ == fitted.result_
     assert np.array_equal(pickle.loads(pickle.dumps(loaded)).predict(x), fitted.predict(x))
 
@@ -328,5 +329,8 @@ def test_copies_are_independent_of_the_original(fitted: SSDG, tmp_path: Path, ca
     shutil.rmtree(tmp_path / "run")
     assert np.array_equal(copy.predict(x), fitted.predict(x))
     copy.save(tmp_path / "saved")
+    shutil.rmtree(copy.run_)
+    with pytest.raises(UserError, match="is no longer there; load or fit anew"):
+        copy.save(tmp_path / "again")
     assert (tmp_path / "saved" / NAME).exists()
     assert not hasattr(pickle.loads(pickle.dumps(small(cache))), "model_")

@@ -40,6 +40,16 @@ class Pairs(torch.utils.data.Dataset[Any]):
         return self.items[n]
 
 
+class Column:
+    """As much of a column of pandas as is needed."""
+
+    def __init__(self, values: list[str]) -> None:
+        self.values = values
+
+    def to_numpy(self) -> Any:
+        return np.array(self.values, dtype=object)
+
+
 def pixels(images: Images) -> np.ndarray[Any, Any]:
     with Reader() as reader:
         found = [c if isinstance(c, np.ndarray) else decode_whole(reader.read(c)) for c, _ in images]
@@ -69,6 +79,7 @@ def forms(folder: Path) -> dict[str, Any]:
         "paths": paths,
         "strings": list(map(str, paths)),
         "array of strings": np.array(list(map(str, paths))),
+        "column of a table": Column(list(map(str, paths))),
         "uint8 tensors": tensors,
         "dataset of float tensors": Pairs(list(tensors / 255)),
         "dataset of PIL": Pairs([Image.fromarray(image) for image in COLOUR]),
@@ -188,6 +199,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no such file": ((["nowhere.png"], [0]), "image 0 of labeled, 'nowhere.png', does not exist"),
     "what is no image": (([3], [0]), "image 0 of labeled is a int"),
     "what is no list": (({1: 2}, [0]), "labeled is a dict"),
+    "what is no list, and has no labels": ({1: COLOUR}, "labeled is a dict"),
     "normalized tensors": (Pairs([(torch.full((3, 4, 4), -1.0), 0)]), "outside of"),
     "tensors in another order": (Pairs([(torch.zeros(4, 4, 3), 0)]), "tensor of shape"),
     "floating-point PIL": (([Image.fromarray(np.zeros((4, 4), np.float32))], [0]), "floating-point pixels"),

@@ -53,12 +53,12 @@ def read_images(given: Any, role: str, labels: Labels) -> Images:
         if labels == "dropped":
             raise UserError(f"{role} is a pair, as of images and labels; give the images alone")
         return _with_labels(_plain(given[0], role), given[1])
-    found = _dataset(given, role)
-    if found is None and labels == "needed":
+    dataset = _dataset(given, role)
+    found = _plain(given, role) if dataset is None else dataset
+    if dataset is None and labels == "needed":
         raise UserError(
             f"{role} has no labels; give (images, labels), a dataset of both or a folder of class folders"
         )
-    found = _plain(given, role) if found is None else found
     if labels == "dropped":
         return Images(role, found.count, lambda n: (found.row(n)[0], None))
     return found
@@ -78,7 +78,9 @@ def _is_image(given: object) -> bool:
 
 
 def _plain(given: Any, role: str) -> Images:
-    """Images without labels: an array, a tensor or a sequence of single images."""
+    """Images without labels: an array, a tensor, a sequence of single images or a column of pandas with such."""
+    if hasattr(given, "to_numpy"):
+        given = given.to_numpy()
     if isinstance(given, np.ndarray) and given.dtype.kind not in "UO":
         return _array(given, role)
     if is_place(given):

@@ -24,6 +24,7 @@ from .cache import digest_content
 from .elements import Content, raw
 from .folders import is_ood
 from .inputs import Images, Labels, label_array
+from .progress import shown
 from .reader import Reader
 from .sources import IMAGE_SUFFIXES, Item, is_junk
 
@@ -100,7 +101,7 @@ def _write(images: Images, folder: Path) -> None:
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     sha = hashlib.sha256()
     try:
-        with Reader() as reader:
+        with Reader() as reader, shown(f"{images.role}: writing", None) as progress:
             for number, (content, label) in enumerate(images):
                 where = f"image {number} of {images.role}"
                 # Taken anew: a dataset that draws at random may give another image than before.
@@ -108,6 +109,7 @@ def _write(images: Images, folder: Path) -> None:
                 place = temporary if label is None else temporary / class_folder(label)
                 place.mkdir(exist_ok=True)
                 _write_image(content, reader, place / f"{number + 1:06}", where)
+                progress(number + 1, images.count)
         (temporary / DIGEST).write_text(sha.hexdigest(), encoding="utf-8")
         temporary.chmod(0o755)
         os.sync()  # the files are on disk before the folder has its name

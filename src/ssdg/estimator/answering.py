@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from torch import Tensor
 
 from ..data.elements import pixels_at
 from ..data.folders import read_class_folder
-from ..data.inputs import Images, is_path, read_images, read_unlabeled_place
+from ..data.inputs import Images, Row, is_path, read_images, read_unlabeled_place
 from ..data.reader import Reader
 from ..data.written import checked_labels, class_folder
 from ..errors import UserError
@@ -50,10 +52,11 @@ def read_scored(given: Any, names: Sequence[str]) -> tuple[Images, NDArray[np.in
 def logits_of(model: Model, images: Images) -> Tensor:
     """(networks, n, K), batch by batch: no more than a batch of images is in memory."""
     parts, rows = [], enumerate(images)
-    with Reader() as reader:
+    with Reader() as reader, ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def decode(row: tuple[int, Row]) -> NDArray[np.uint8]:
+            return pixels_at(row[1][0], model.size, reader, f"image {row[0]} of {images.role}")
+
         while batch := list(islice(rows, BATCH)):
-            pixels = [
-                pixels_at(content, model.size, reader, f"image {n} of {images.role}") for n, (content, _) in batch
-            ]
-            parts.append(model.logits(np.stack(pixels)))
+            parts.append(model.logits(np.stack(list(pool.map(decode, batch)))))
     return torch.cat(parts, dim=1)

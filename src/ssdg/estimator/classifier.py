@@ -229,7 +229,7 @@ class SSDG:
         """Take the trained networks of a folder."""
         model = load_model(folder, self.device, plugin)
         card = read_card(model_of(folder), model.classes)
-        self.model_, self.run_ = model, folder
+        self.model_, self.run_ = model, folder.absolute()
         self.classes_ = np.array(card.labels)
         self._names = list(card.classes)
         self._columns = [model.classes.index(name) for name in card.classes]

@@ -19,7 +19,7 @@ from ..data.parts import Parts, Writer, place_parts
 from ..data.written import class_folder
 from ..display import Display, is_watched
 from ..engine.events import Listener
-from ..engine.machine import check_device, start_machine
+from ..engine.machine import Machine, check_device, start_machine
 from ..engine.open import default_cache, open_run, with_full_paths
 from ..engine.run import run
 from ..errors import Stopped, UserError
@@ -54,13 +54,21 @@ def fit_in(
     with threads_of(params["threads"]):
         config, problem = open_run(with_full_paths(settings), cache, device=params["device"])
         folder = root / f"{config.hash}-{problem.fingerprint}" if is_temporary else root
-        train(config, problem, folder, params, cache, callbacks)
+        machine = start_machine(params["device"], config.precision)
+        if is_temporary and machine.world > 1:
+            raise UserError("several processes train in one folder and none was given; give SSDG(out=...)")
+        train(config, problem, folder, machine, {**params, "cache": cache}, callbacks)
     keep_labels(folder / "model", parts, problem, params)
     if is_temporary:
-        for other in root.iterdir():
-            if other.name not in (INPUTS, folder.name):
-                shutil.rmtree(other, ignore_errors=True)
+        remove_all_but(root, INPUTS, folder.name)
     return folder
+
+
+def remove_all_but(root: Path, *names: str) -> None:
+    """Runs of earlier fits take space and are not needed any more."""
+    for other in root.iterdir():
+        if other.name not in names:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def settings_of(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +85,7 @@ def settings_of(params: Mapping[str, Any]) -> dict[str, Any]:
     named = {name: params[name] for name in NAMED if params[name] is not None}
     if isinstance(named.get("seed"), np.integer):
         named["seed"] = int(named["seed"])
-    return more | {name: str(value) if isinstance(value, Path) else value for name, value in named.items()}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in (more | named).items()}
 
 
 def check_options(params: Mapping[str, Any], callbacks: Sequence[Listener]) -> None:
@@ -108,13 +116,12 @@ def train(
     config: RunConfig,
     problem: Problem,
     folder: Path,
+    machine: Machine,
     params: Mapping[str, Any],
-    cache: Path,
     callbacks: Sequence[Listener],
 ) -> None:
     """A run, shown where somebody watches; one that was asked to stop ends in a `KeyboardInterrupt`."""
-    machine = start_machine(params["device"], config.precision)
-    options = {"device": params["device"], "threads": params["threads"], "cache": str(cache.absolute())}
+    options = {**{name: params[name] for name in ("device", "threads")}, "cache": str(params["cache"].absolute())}
     try:
         with Display(folder, quiet=not (machine.is_main and is_watched())) as display:
             display.announce(config, problem)

@@ -17,6 +17,7 @@ from ..errors import UserError
 from ..files import write_bytes, write_json
 
 NAME = "estimator.json"
+OF_MACHINE = ("out", "device", "threads", "cache")  # parameters that mean nothing elsewhere
 FILES = frozenset({"model.json", "model.safetensors", NAME})
 
 
@@ -32,7 +33,8 @@ class EstimatorCard(BaseModel):
 
 def write_card(model: Path, labels: NDArray[Any], classes: Sequence[str], params: Mapping[str, Any]) -> None:
     """Write `estimator.json` beside the networks."""
-    values = json.loads(json.dumps(dict(params), default=str))
+    kept = {name: value for name, value in params.items() if name not in OF_MACHINE}
+    values = json.loads(json.dumps(kept, default=str))
     write_json(model / NAME, {"labels": labels.tolist(), "classes": list(classes), "params": values})
 
 
@@ -53,15 +55,15 @@ def read_card(model: Path, classes: Sequence[str]) -> EstimatorCard:
 
 
 def read_params(model: Path) -> dict[str, Any]:
-    """The parameters that make such an estimator again, but where its run lay; of a run by the command line a few."""
+    """The parameters that make such an estimator again; of a run by the command line a few."""
     try:
         told = json.loads((model / NAME).read_text(encoding="utf-8"))
         params: dict[str, Any] = EstimatorCard.model_validate(told).params
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         params = _few_params(model / "model.json")
     except (OSError, ValueError):
         raise UserError(f"'{model / NAME}' is damaged; copy the model folder anew") from None
-    return {name: value for name, value in params.items() if name not in ("out", "cache")}
+    return {name: value for name, value in params.items() if name not in OF_MACHINE}
 
 
 def _few_params(path: Path) -> dict[str, Any]:
@@ -90,6 +92,10 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def copy_model(source: Path, folder: Path) -> None:
     """A whole copy or none; only a model may be replaced."""
+    if not source.is_dir():
+        raise UserError(
+            f"'{source}', where this model was trained or loaded from, is no longer there; load or fit anew"
+        )
     check_replaceable(folder, FILES | {path.name for path in source.iterdir()})
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
