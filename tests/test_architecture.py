@@ -17,6 +17,7 @@ ALLOWED = {
     "web": {"web", "data", "__version__"},  # it never trains
     "methods": {"losses", "models", "data.sets", "methods"},
     "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config", "plugins"},
+    "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},
 }
 NAMED_METHODS = {f"methods.{name}" for name in ("eid", "adaptation", "generalization", "semi", "source_only")}

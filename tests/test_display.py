@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssdg.cli import call
-from ssdg.cli.display import told_of_crawl
+from ssdg.display import told_of_crawl
 
 STRANGE = "[red]night"
 SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1", "labeler.batch=4"]

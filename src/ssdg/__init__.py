@@ -1,5 +1,11 @@
 """Semi-supervised domain generalization in PyTorch.
 
+>>> from ssdg import SSDG
+>>> model = SSDG("eid", preset="quick", out="runs/mine")
+>>> model.fit("photos/", ["sketches/", "crawl/"]).predict("new-images/")  # doctest: +SKIP
+
+A run of a benchmark, step by step:
+
 >>> from pathlib import Path
 >>> import ssdg
 >>> config, problem = ssdg.open_run(
@@ -20,6 +26,7 @@ _HOMES = {
     "Model": "inference",
     "Problem": "data.hidden",
     "RunConfig": "config",
+    "SSDG": "estimator",
     "Task": "data.sets",
     "UserError": "errors",
     "find_method": "methods",

@@ -9,7 +9,7 @@ from typing import Self
 from ..bench.folder import Cell, Grid, cell_folder, error_of
 from ..bench.launch import News
 from ..bench.status import Status, read_status
-from .display import Screen, duration
+from ..display import Screen, duration
 
 
 class GridDisplay(Screen):

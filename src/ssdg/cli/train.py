@@ -212,9 +212,9 @@ def execute(
     shelf: Path | None = None,
 ) -> dict[str, Any]:
     """Train in the folder with a display on this terminal; `Stopped` tells the command that continues."""
+    from ..display import Display
     from ..engine.run import run
     from ..engine.sinks import open_sinks
-    from .display import Display
 
     try:
         with (

@@ -50,6 +50,16 @@ def decode_whole(data: bytes) -> NDArray[np.uint8]:
         raise UnreadableError(f"cannot be decoded: {_one_line(error)}") from None
 
 
+def pixels_of(image: Image.Image) -> NDArray[np.uint8]:
+    """An opened image as RGB (H, W, 3), treated as if it came from its file; `UnreadableError` if that cannot be."""
+    try:
+        return np.asarray(_to_rgb(ImageOps.exif_transpose(image)))
+    except UnreadableError:
+        raise
+    except Exception as error:  # of lazily opened files too: Pillow's plugins raise nearly anything
+        raise UnreadableError(f"cannot be decoded: {_one_line(error)}") from None
+
+
 def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """Squash (H, W, 3) to (size, size, 3), bilinear with antialiasing; as it is when it has that size."""
     if pixels.shape[:2] == (size, size):

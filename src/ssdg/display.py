@@ -1,8 +1,9 @@
-"""What a run looks like on a terminal: a bar with the time left, a line per epoch; plain lines elsewhere."""
+"""What a run looks like in a terminal or a notebook: a bar with the time left, a line per epoch; elsewhere lines."""
 
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,16 +13,24 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
-from ..config import RunConfig
-from ..data.hidden import Problem
-from ..engine.events import Event
+from .config import RunConfig
+from .data.hidden import Problem
+from .engine.events import Event
+
+
+def is_watched() -> bool:
+    """Whether what is printed goes to a terminal or a notebook, and not to a file or a pipe."""
+    console = Console()
+    return console.is_terminal or console.is_jupyter
 
 
 class Screen:
-    """A bar that counts, with the time left; lines above it. Elsewhere than on a terminal there are lines only."""
+    """A bar that counts, with the time left; lines above it. Where nobody watches there are lines only."""
 
     def __init__(self, counted: str, *, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
+        # A notebook draws bars with the help of ipywidgets.
+        has_bar = find_spec("ipywidgets") is not None if self.console.is_jupyter else self.console.is_terminal
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -30,7 +39,7 @@ class Screen:
             TextColumn(f"{counted} · {{task.fields[left]}} left"),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
+            disable=not has_bar,
         )
 
     def __enter__(self) -> Self:

@@ -1,0 +1,5 @@
+"""`ssdg.SSDG`: training and prediction from Python, with the habits of scikit-learn."""
+
+from .classifier import SSDG
+
+__all__ = ["SSDG"]
