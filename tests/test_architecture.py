@@ -18,6 +18,7 @@ ALLOWED = {
     "methods": {"losses", "models", "data.sets", "methods"},
     "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config", "plugins"},
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},
+    "report": {"report", "bench.folder", "bench.results", "bench.tables"},
 }
 NAMED_METHODS = {f"methods.{name}" for name in ("eid", "adaptation", "generalization", "semi", "source_only")}
 

@@ -1,0 +1,2 @@
+// Thumbnails of pseudo-labeled images.
+function drawObservatory() { return null; }
