@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 STYLES = ("page.css", "figures.css", "print.css")
-SCRIPTS = ("dom.js", "chart.js", "matrix.js", "tables.js", "observatory.js", "pictures.js", "main.js")
+SCRIPTS = ("dom.js", "chart.js", "matrix.js", "flow.js", "tables.js", "observatory.js", "pictures.js", "main.js")
 # What could end a script element or a line of script is written as \uXXXX, which JSON reads as the same character.
 UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 

@@ -102,13 +102,14 @@ function plot(figure, width, hidden) {
 }
 
 function axes(figure, { low, high, x, y, width, slot, isBars }) {
-  const floor = HEIGHT - BOTTOM, every = Math.max(1, Math.ceil(46 / slot));
+  const floor = HEIGHT - BOTTOM, short = (name, place) => (figure.x.startsWith("epoch") ? String(place + 1) : cut(name.replace(/^cycle /, "")));
+  const longest = Math.max(...figure.names.map((name, place) => short(name, place).length));
+  const every = Math.max(1, Math.ceil((7 * longest + 12) / slot));
   const lines = ticks(low, high).map((at) => draw("g", {},
     draw("path", { class: "grid", d: `M${LEFT} ${y(at)}H${width - RIGHT}` }),
     draw("text", { x: LEFT - 6, y: y(at) + 4, "text-anchor": "end" }, shown(at, 3))));
   const cycles = (figure.marks || []).map((at) =>
     draw("path", { class: "cycle", d: `M${(x(at - 1) + x(at)) / 2} ${TOP}V${floor}` }));
-  const short = (name, place) => (figure.x.startsWith("epoch") ? String(place + 1) : name.replace(/^cycle /, ""));
   const names = figure.names.map((name, place) => place % every ? null :
     draw("text", { x: x(place), y: floor + 16, "text-anchor": "middle" }, short(name, place)));
   return [lines, cycles, names,

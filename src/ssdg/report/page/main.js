@@ -1,5 +1,5 @@
 // From the data block to the page; a live page asks its server for fresh data.
-const DRAWERS = { line: drawCurves, bars: drawCurves, matrix: drawMatrix, sentence: (figure) => el("p", { class: "missing" }, figure.note) };
+const DRAWERS = { line: drawCurves, bars: drawCurves, matrix: drawMatrix, flow: drawFlow, sentence: (figure) => el("p", { class: "missing" }, figure.note) };
 const REFRESH = 2000; // milliseconds
 const kept = new Map(); // what was chosen in filters, by run, across refreshes
 let page = JSON.parse(document.getElementById("data").textContent);
@@ -48,14 +48,13 @@ function drawRun(run, place) {
 
 function render() {
   const head = document.getElementById("head");
-  const links = [["compare", "Comparison"], ...page.runs.map((run, place) => [`run${place}`, run.name])]
-    .filter(([id]) => id !== "compare" || page.compare);
-  const parts = page.runs.length === 1
+  const links = [...page.compared.map((one, place) => [`compared${place}`, one.title]), ...page.runs.map((run, place) => [`run${place}`, run.name])];
+  const parts = page.runs.length === 1 && !page.compared.length
     ? [["next", "What to do next"], ["curves", "Curves"], ["labels", "Pseudo-labels"], ["pictures", "Domains"], ["open", "Open set"]]
       .map(([key, name]) => [`run0-${key}`, name]) : links;
-  fill(head, el("h1", {}, page.heading), page.live ? el("p", { id: "live", role: "status" }, "live") : null,
+  fill(head, el("h1", {}, page.title), page.live ? el("p", { id: "live", role: "status" }, "live") : null,
     el("nav", { "aria-label": "Parts of this page" }, el("ul", {})));
-  fill(document.getElementById("content"), page.compare ? drawComparison(page.compare) : null, page.runs.map(drawRun));
+  fill(document.getElementById("content"), page.compared.map(drawComparison), page.runs.map(drawRun));
   fill(head.querySelector("nav ul"), parts.filter(([id]) => document.getElementById(id))
     .map(([id, name]) => el("li", {}, el("a", { href: `#${id}` }, name))));
 }
@@ -79,7 +78,16 @@ async function refresh(tag) {
   setTimeout(() => refresh(next), REFRESH);
 }
 
-function drawComparison() { return null; }
+function drawTable(table) {
+  const body = [sortedTable(table.columns, table.rows, table.caption), table.notes.map((note) => el("p", { class: "note" }, note))];
+  return el("div", { class: "card table" }, table.closed ? el("details", {}, el("summary", {}, table.caption), body) : body);
+}
+
+function drawComparison(one, place) {
+  const id = `compared${place}`;
+  return el("section", { id, class: "run", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, one.title),
+    drawTable(one.table), drawAll(one.curves), one.settings.map(drawTable));
+}
 
 let width = innerWidth, waiting = 0;
 addEventListener("resize", () => {

@@ -8,7 +8,7 @@ function drawMatrix(figure, width) {
   const left = 30 + 7 * Math.max(...figure.rows.map((name) => cut(name).length));
   const cell = Math.min(WIDEST_CELL, (width - left - 8) / across);
   const top = 26, foot = 14 + (cell >= 9 ? 7 * Math.max(...figure.columns.map((name) => cut(name).length)) : 0);
-  const tall = top + cell * down + foot + 10, wide = Math.min(width, left + cell * across + 8);
+  const tall = top + cell * down + foot + 10, wide = Math.min(width, Math.max(left + cell * across + 8, left + 170));
   const most = Math.max(1, ...figure.counts.flatMap((row, i) => row.filter((_, j) => figure.rows[i] !== figure.columns[j])));
   const body = figure.counts.flatMap((row, i) => row.map((count, j) => count ? square(figure, i, j, { cell, left, top, most }) : null));
   const names = cell < 9 ? [] : [
