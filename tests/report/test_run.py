@@ -18,7 +18,7 @@ from ssdg.engine.stages import stage_name as engines_name
 from ssdg.report.build import build
 from ssdg.report.pictures import embed, principal
 from ssdg.report.run import read_run, stage_name
-from ssdg.report.samples import Room
+from ssdg.report.samples import Album
 
 
 def test_file_names_are_the_engines() -> None:
@@ -86,10 +86,17 @@ def test_the_clean_rate_is_that_of_the_algorithm(tmp_path: Path) -> None:
 def test_thumbnails_that_do_not_fit_are_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_run(tmp_path / "run")
     first = (folder / "samples" / "0.webp").stat().st_size
-    monkeypatch.setattr("ssdg.report.build.Room", lambda: Room(first))
+    monkeypatch.setattr("ssdg.report.build.Album", lambda: Album(first))
     view = build([folder])["runs"][0]
     assert list(view["sheets"]) == ["photo"]
     assert "thumbnails of sketch, art, night are left out" in view["labels"]["sampled"]
+
+
+def test_runs_on_the_same_images_share_their_thumbnails(tmp_path: Path) -> None:
+    one = build([write_run(tmp_path / "a")])
+    two = build([tmp_path / "a", write_run(tmp_path / "b")])
+    assert len(two["sheets"]) == len(one["sheets"]) == 4
+    assert two["runs"][0]["sheets"] == two["runs"][1]["sheets"]
 
 
 def test_open_set_numbers(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from .observatory import observatory
 from .openset import open_set
 from .pictures import pictures
 from .run import Run, read_run
-from .samples import Room, sheets_of
+from .samples import Album, sheets_of
 from .summary import summarize
 
 View = dict[str, Any]
@@ -25,10 +25,10 @@ def build(folders: Sequence[Path]) -> View:
     benches = [folder for folder in folders if (folder / "suite.json").exists()]
     runs = named([read_run(folder) for folder in folders if folder not in benches])
     compared = [compare_benchmark(folder) for folder in benches] + ([compare_runs(runs)] if len(runs) > 1 else [])
-    room = Room()
-    views = [view_of(run, room) for run in runs]
+    album = Album()
+    views = [view_of(run, album) for run in runs]
     title = title_of(benches, views)
-    return {"title": title, "live": False, "runs": views, "compared": compared}
+    return {"title": title, "live": False, "runs": views, "compared": compared, "sheets": album.sheets}
 
 
 def title_of(benches: Sequence[Path], views: Sequence[View]) -> str:
@@ -46,9 +46,9 @@ def named(runs: list[Run]) -> list[Run]:
     return [replace(run, name=name if unique else str(run.folder)) for run, name in zip(runs, names, strict=True)]
 
 
-def view_of(run: Run, room: Room) -> View:
+def view_of(run: Run, album: Album) -> View:
     """One run."""
-    sheets, left_out = sheets_of(run, room)
+    sheets, left_out = sheets_of(run, album)
     index = run.samples
     return {
         "name": run.name,

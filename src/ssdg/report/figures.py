@@ -56,9 +56,9 @@ def matrix(
     y: str,
     note: str = "",
 ) -> Figure:
-    """Counts by row and column, the diagonal set apart."""
-    whole = [[int(count) for count in row] for row in counts]
-    found = {"kind": "matrix", "title": title, "rows": list(rows), "columns": list(columns), "counts": whole}
+    """Counts by row and column, the diagonal set apart; only what is not zero is written."""
+    cells = [[i, j, int(count)] for i, row in enumerate(counts) for j, count in enumerate(row) if count]
+    found = {"kind": "matrix", "title": title, "rows": list(rows), "columns": list(columns), "cells": cells}
     return {**found, "x": x, "y": y, "note": note}
 
 

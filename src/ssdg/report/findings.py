@@ -19,6 +19,11 @@ LEAST_ON_LABELED = 80.0
 FALL = 1.0  # points of percent that count as worse
 STILL_FALLING = 0.25  # the last epoch's part of what a cycle's loss fell
 MOST_STRANGERS = 50.0  # percent of images of no class that are kept
+ADVICE = {  # by what is done with web-labels
+    "ignored": "The keywords know better: let them have a say (--web-label refined), or trust them (retained).",
+    "refined": "The networks overrule keywords too early: train longer first (warm_epochs, epochs), or trust the "
+    "keywords (--web-label retained).",
+}
 
 
 @dataclass(frozen=True)
@@ -207,7 +212,6 @@ def strangers(run: Run) -> Iterator[Finding]:
 
 def broken_labels(run: Run) -> Iterator[Finding]:
     """Labels that break more web-labels than they repair."""
-    strategy = run.config.get("web_label")
     for name, cycle, row in _last(run, "eid", "repaired"):
         broken, repaired = row.get("broken") or 0.0, row["repaired"] or 0.0
         if broken > repaired:
@@ -215,6 +219,5 @@ def broken_labels(run: Run) -> Iterator[Finding]:
                 "warning",
                 f"The labels of {name} break more web-labels than they repair.",
                 f"{broken:,.0f} broken, {repaired:,.0f} repaired in cycle {cycle}",
-                f"Web-labels are {strategy}: --web-label retained trusts them, refined mends them with what "
-                "the networks agree on.",
+                ADVICE.get(str(run.config.get("web_label")), ADVICE["ignored"]),
             )

@@ -42,7 +42,7 @@ def as_json(data: dict[str, Any]) -> str:
 
 @cache
 def _part(name: str) -> str:
-    return (files(__package__) / "page" / name).read_text(encoding="utf-8")
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 
 def _joined(names: tuple[str, ...]) -> str:

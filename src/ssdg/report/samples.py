@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,28 @@ BYTES = 5_500_000  # of sheets in one page; in base64 they take a third more
 Sheets = dict[str, dict[str, Any]]
 
 
-class Room:
-    """How many bytes of thumbnails may still go into the page."""
+class Album:
+    """The sheets of a page by their digest, as many as fit; runs on the same images share them."""
 
     def __init__(self, left: int = BYTES) -> None:
         self.left = left
+        self.sheets: dict[str, str] = {}
 
-    def take(self, count: int) -> bool:
-        """Whether so many fit; then they are taken."""
-        if count > self.left:
-            return False
-        self.left -= count
-        return True
+    def add(self, path: Path) -> str | None:
+        """The digest of a sheet that is in the page now; None if it does not fit any more."""
+        content = path.read_bytes()
+        if content[:4] != b"RIFF" or content[8:12] != b"WEBP":
+            raise damaged(path, "it is no WebP image")
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        if digest not in self.sheets:
+            if len(content) > self.left:
+                return None
+            self.left -= len(content)
+            self.sheets[digest] = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
+        return digest
 
 
-def sheets_of(run: Run, room: Room) -> tuple[Sheets, list[str]]:
+def sheets_of(run: Run, album: Album) -> tuple[Sheets, list[str]]:
     """The sheets of a run by domain, and the domains whose sheet does not fit any more."""
     sheets: Sheets = {}
     left_out = []
@@ -36,10 +44,11 @@ def sheets_of(run: Run, room: Room) -> tuple[Sheets, list[str]]:
         path = check(run, domain)
         if not path.exists():
             continue
-        if not room.take(path.stat().st_size):
+        digest = album.add(path)
+        if digest is None:
             left_out.append(name)
-            continue
-        sheets[name] = {"uri": as_uri(path), "count": len(domain.rows)}
+        else:
+            sheets[name] = {"sheet": digest, "count": len(domain.rows)}
     return sheets, left_out
 
 
@@ -52,14 +61,6 @@ def check(run: Run, domain: Domain) -> Path:
     if Path(domain.sprite).name != domain.sprite:
         raise damaged(index, "it names a sheet outside of its folder")
     return run.folder / "samples" / domain.sprite
-
-
-def as_uri(path: Path) -> str:
-    """A WebP file as a data address."""
-    content = path.read_bytes()
-    if content[:4] != b"RIFF" or content[8:12] != b"WEBP":
-        raise damaged(path, "it is no WebP image")
-    return f"data:image/webp;base64,{base64.b64encode(content).decode()}"
 
 
 def told(run: Run, sheets: Sheets, left_out: list[str]) -> str:

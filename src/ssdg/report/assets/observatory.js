@@ -4,19 +4,18 @@ const SIZE = 64; // pixels of a thumbnail on the page
 const SHOWN = [["all", "all"], ["kept", "kept"], ["rejected", "rejected"], ["changed", "changed since the last cycle"]];
 const VOTES = [["all", "all"], ["agree", "agree"], ["differ", "differ"]];
 const TRUTHS = [["all", "all"], ["right", "right"], ["wrong", "wrong"], ["none", "of no class"]];
-const sheetClasses = new Map();
+const sheetClasses = new Set();
 
 // One rule per sheet: a data address on every tile would be copied a thousand times.
 function sheetClass(run, name) {
-  const sheet = run.sheets[name];
-  if (!sheet) return null;
-  if (!sheetClasses.has(sheet.uri)) {
-    const rule = new CSSStyleSheet(), title = `sheet${sheetClasses.size}`;
-    rule.replaceSync(`.${title} { background-image: url("${sheet.uri}"); }`);
+  const title = run.sheets[name] ? `sheet-${run.sheets[name].sheet}` : null;
+  if (title && !sheetClasses.has(title)) {
+    const rule = new CSSStyleSheet();
+    rule.replaceSync(`.${title} { background-image: url("${page.sheets[run.sheets[name].sheet]}"); }`);
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, rule];
-    sheetClasses.set(sheet.uri, title);
+    sheetClasses.add(title);
   }
-  return sheetClasses.get(sheet.uri);
+  return title;
 }
 
 function thumbnail(run, name, place, size = SIZE) {

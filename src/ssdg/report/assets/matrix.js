@@ -3,14 +3,21 @@ const WIDEST_CELL = 34, LONGEST = 14;
 
 const cut = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
 
-function drawMatrix(figure, width) {
+function wholeOf(figure) {
+  const counts = figure.rows.map(() => Array(figure.columns.length).fill(0));
+  for (const [i, j, count] of figure.cells) counts[i][j] = count;
+  return counts;
+}
+
+function drawMatrix(sparse, width) {
+  const figure = { ...sparse, counts: wholeOf(sparse) };
   const across = figure.columns.length, down = figure.rows.length;
   const left = 30 + 7 * Math.max(...figure.rows.map((name) => cut(name).length));
   const cell = Math.min(WIDEST_CELL, (width - left - 8) / across);
   const top = 26, foot = 14 + (cell >= 9 ? 7 * Math.max(...figure.columns.map((name) => cut(name).length)) : 0);
   const tall = top + cell * down + foot + 10, wide = Math.min(width, Math.max(left + cell * across + 8, left + 170));
-  const most = Math.max(1, ...figure.counts.flatMap((row, i) => row.filter((_, j) => figure.rows[i] !== figure.columns[j])));
-  const body = figure.counts.flatMap((row, i) => row.map((count, j) => count ? square(figure, i, j, { cell, left, top, most }) : null));
+  const most = Math.max(1, ...figure.cells.filter(([i, j]) => figure.rows[i] !== figure.columns[j]).map(([, , count]) => count));
+  const body = figure.cells.map(([i, j]) => square(figure, i, j, { cell, left, top, most }));
   const names = cell < 9 ? [] : [
     ...figure.rows.map((name, i) => draw("text", { x: left - 6, y: top + (i + 0.5) * cell + 4, "text-anchor": "end" }, cut(name))),
     ...figure.columns.map((name, j) => {
@@ -45,7 +52,7 @@ function square(figure, i, j, { cell, left, top, most }) {
 }
 
 function matrixTold(figure) {
-  const moves = figure.counts.flatMap((row, i) => row.map((count, j) => [count, figure.rows[i], figure.columns[j]]))
-    .filter(([count, a, b]) => count && a !== b).sort((a, b) => b[0] - a[0]).slice(0, 5);
+  const moves = figure.cells.map(([i, j, count]) => [count, figure.rows[i], figure.columns[j]])
+    .filter(([, a, b]) => a !== b).sort((a, b) => b[0] - a[0]).slice(0, 5);
   return `${figure.title}, ${figure.y} by ${figure.x}. Most off the diagonal: ${moves.map(([n, a, b]) => `${a} to ${b} ${n}`).join(", ") || "none"}`;
 }
