@@ -79,7 +79,8 @@ def demo(
     seeds
         One run of each row per seed.
     out
-        Where the runs, the table (demo.json), the figure (demo.png) and the page (report.html) go.  [default: runs/demo, runs/demo-open-set]
+        Where the runs, the table (demo.json), the figure (demo.png) and the page (report.html) go.
+        [default: runs/demo, runs/demo-open-set]
     threads
         CPU threads.
     cache

@@ -43,6 +43,16 @@ function cloud(run, one, { colour, only }) {
     near.far <= REACH * scale ? tell(event, near.place) : leave();
   });
   node.addEventListener("pointerleave", leave);
+  node.addEventListener("blur", leave);
+  let at = -1;
+  node.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.key === "Escape") leave();
+    if (!step || !places.length) return;
+    event.preventDefault();
+    at = (Math.max(at, step > 0 ? -1 : 0) + step + places.length) % places.length;
+    tell({ target: node }, places[at]);
+  });
   const legend = el("ul", { class: "keys" }, keys.slice(0, 24).map((k) => el("li", {},
     el("i", { class: Math.floor(k / INKS) % 2 ? "square" : "", style: `background:${k < 0 ? "var(--soft)" : ink(k)}` }), name(k))),
   keys.length > 24 ? el("li", {}, `and ${keys.length - 24} more`) : null);

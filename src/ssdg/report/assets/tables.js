@@ -38,5 +38,5 @@ function cellText(cell) {
   if (cell === null || cell === undefined) return "-";
   if (typeof cell === "number") return percent(cell);
   if (typeof cell !== "object") return String(cell);
-  return cell.small ? el("span", {}, cell.text, el("small", {}, cell.small)) : cell.text;
+  return cell.small ? el("span", {}, el("b", {}, cell.text), el("small", {}, cell.small)) : cell.text;
 }
