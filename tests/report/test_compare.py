@@ -41,7 +41,7 @@ def bench(folder: Path) -> Path:
 
 
 def test_a_benchmark_beside_the_paper(tmp_path: Path) -> None:
-    """The paper has 65.68 for MCD on P→A of PACS... as shipped; the difference is ours minus it."""
+    """Means, deviations and counts of seeds; ours minus the paper's; what is missing by name."""
     compared = build([bench(tmp_path / "pacs")])["compared"][0]
     table = compared["table"]
     assert table["columns"] == ["method", "P → A", "P → C", "average"]
