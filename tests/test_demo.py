@@ -70,6 +70,9 @@ def test_the_demo_ends_with_a_table_a_figure_and_its_numbers(
         assert figures["final"] == final
         assert f"{final[0]:.2f}" in shown
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert all(f"{row}-seed1" in page for row in chosen.rows)
+    assert f"report: {tmp_path / 'report.html'}" in shown
     before = (tmp_path / "demo.json").read_bytes()
     assert call(command) == 0  # again: nothing is trained, the same numbers
     assert (tmp_path / "demo.json").read_bytes() == before

@@ -79,7 +79,8 @@ def demo(
     seeds
         One run of each row per seed.
     out
-        Where the runs, the table (demo.json) and the figure (demo.png) go.  [default: runs/demo, runs/demo-open-set]
+        Where the runs, the table (demo.json), the figure (demo.png) and the page (report.html) go.
+        [default: runs/demo, runs/demo-open-set]
     threads
         CPU threads.
     cache
@@ -94,7 +95,8 @@ def demo(
     console.print(open_table(results) if open_set else demo_table(results))
     write_json(folder / "demo.json", summary(chosen, results))
     figure = (draw_open if open_set else draw_demo)(results, folder / "demo.png")
-    console.print(f"figure: {figure}\nnumbers: {folder / 'demo.json'}")
+    page = write_report([place_of(folder, row, seed) for row in chosen.rows for seed in seeds], folder)
+    console.print(f"figure: {figure}\nnumbers: {folder / 'demo.json'}\nreport: {page}")
     return 0
 
 
@@ -104,9 +106,25 @@ def run_rows(chosen: Demo, seeds: list[int], folder: Path, options: Options) -> 
     for seed in seeds:
         for name, row in chosen.rows.items():
             config, problem, machine = prepare({**chosen.task, **row, "seed": seed}, options, dry_run=False)
-            place = folder / f"{name}-seed{seed}"
+            place = place_of(folder, name, seed)
             results[name].append(execute(config, problem, machine, place, options, shelf=folder / "shelf"))
     return results
+
+
+def place_of(folder: Path, row: str, seed: int) -> Path:
+    """The run folder of a row and a seed."""
+    return folder / f"{row}-seed{seed}"
+
+
+def write_report(runs: list[Path], folder: Path) -> Path:
+    """The page of all runs, beside their figure."""
+    from ..files import write_text
+    from ..report.build import build
+    from ..report.page import render
+
+    path = folder / "report.html"
+    write_text(path, render(build(runs)))
+    return path
 
 
 def summary(chosen: Demo, results: Results) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+// From the data block to the page; a live page asks its server for fresh data.
+const DRAWERS = { line: drawCurves, bars: drawCurves, matrix: drawMatrix, flow: drawFlow, sentence: (figure) => el("p", { class: "missing" }, figure.note) };
+const REFRESH = 2000; // milliseconds
+const kept = new Map(); // what was chosen in filters, by run, across refreshes
+let page = JSON.parse(document.getElementById("data").textContent);
+
+function columnWidth() {
+  const room = Math.min(document.documentElement.clientWidth, 1280) - 32;
+  return Math.floor(room >= 900 ? (room - 24) / 2 : room) - 26;
+}
+
+const drawFigure = (figure) => DRAWERS[figure.kind](figure, Math.max(240, columnWidth()));
+const drawAll = (figures) => el("div", { class: "figures" }, figures.map(drawFigure));
+
+function panel(id, title, ...children) {
+  return el("section", { id, class: "panel", "aria-labelledby": `${id}-title` }, el("h3", { id: `${id}-title` }, title), children);
+}
+
+function drawSummary(summary) {
+  const { scores, facts } = summary;
+  return el("div", { class: "summary" },
+    el("div", { class: "card" },
+      scores.rows.length ? plainTable(["percent right", ...scores.columns], scores.rows) : el("p", { class: "missing" }, "There are no scores yet."),
+      scores.note ? el("p", { class: "note" }, scores.note) : null),
+    el("dl", { class: "card" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+    summary.leak ? el("p", { class: "card leak" }, el("b", {}, "Leak rule. "), summary.leak) : null,
+    summary.command ? el("div", { class: "card" }, el("b", {}, "To repeat it"), el("pre", { tabindex: 0 }, summary.command)) : null);
+}
+
+function drawFindings(findings) {
+  if (!findings.length) return el("p", {}, "Nothing stands out in the figures.");
+  return el("ul", { class: "findings" }, findings.map((one) => el("li", { class: one.level },
+    el("b", {}, one.text), el("span", { class: "number" }, one.number), el("p", {}, one.advice))));
+}
+
+function drawRun(run, place) {
+  const id = `run${place}`;
+  return el("section", { id, class: "run", "aria-labelledby": `${id}-title` },
+    el("h2", { id: `${id}-title` }, run.summary.title, el("span", { class: `state ${run.summary.state}` }, run.summary.state)),
+    el("p", { class: "folder" }, run.name),
+    drawSummary(run.summary),
+    run.findings ? panel(`${id}-next`, "What to do next", drawFindings(run.findings)) : null,
+    panel(`${id}-curves`, "Curves", drawAll(run.curves)),
+    run.labels ? drawObservatory(run, id) : null,
+    run.pictures ? drawPictures(run, id) : null,
+    run.open ? panel(`${id}-open`, "Open set", run.open.note ? el("p", {}, run.open.note) : null, drawAll(run.open.figures)) : null);
+}
+
+function render() {
+  const head = document.getElementById("head");
+  const links = [...page.compared.map((one, place) => [`compared${place}`, one.title]), ...page.runs.map((run, place) => [`run${place}`, run.name])];
+  const parts = page.runs.length === 1 && !page.compared.length
+    ? [["next", "What to do next"], ["curves", "Curves"], ["labels", "Pseudo-labels"], ["pictures", "Domains"], ["open", "Open set"]]
+      .map(([key, name]) => [`run0-${key}`, name]) : links;
+  fill(head, el("h1", {}, page.title), page.live ? el("p", { id: "live", role: "status" }, "live") : null,
+    el("nav", { "aria-label": "Parts of this page" }, el("ul", {})));
+  fill(document.getElementById("content"), page.compared.map(drawComparison), page.runs.map(drawRun));
+  fill(head.querySelector("nav ul"), parts.filter(([id]) => document.getElementById(id))
+    .map(([id, name]) => el("li", {}, el("a", { href: `#${id}` }, name))));
+}
+
+async function refresh(tag) {
+  const live = () => document.getElementById("live");
+  let next = tag;
+  try {
+    const answer = await fetch("data.json", { headers: tag ? { "If-None-Match": tag } : {} });
+    if (answer.status === 200) {
+      page = await answer.json();
+      next = answer.headers.get("ETag");
+      const at = scrollY;
+      render();
+      scrollTo(0, at);
+    }
+    live().textContent = answer.ok || answer.status === 304 ? "live" : "the server cannot read the files";
+  } catch {
+    live().textContent = "the server has ended; these are the last figures";
+  }
+  setTimeout(() => refresh(next), REFRESH);
+}
+
+function drawTable(table) {
+  const body = [sortedTable(table.columns, table.rows, table.caption), table.notes.map((note) => el("p", { class: "note" }, note))];
+  return el("div", { class: "card table" }, table.closed ? el("details", {}, el("summary", {}, table.caption), body) : body);
+}
+
+function drawComparison(one, place) {
+  const id = `compared${place}`;
+  return el("section", { id, class: "run", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, one.title),
+    drawTable(one.table), drawAll(one.curves), one.settings.map(drawTable));
+}
+
+let width = innerWidth, waiting = 0;
+addEventListener("resize", () => {
+  if (innerWidth === width) return;
+  width = innerWidth;
+  clearTimeout(waiting);
+  waiting = setTimeout(render, 150);
+});
+render();
+document.documentElement.dataset.ready = "true";
+if (page.live) refresh(null);

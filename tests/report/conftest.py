@@ -1,0 +1,63 @@
+"""A browser for the tests of the page; without one they are skipped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssdg.cli import call
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    with api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Open]:
+    """Open a page; in the end it must have said nothing on the console and asked for nothing but itself."""
+    pages = []
+
+    def open_page(path: Path, **options: Any) -> Any:
+        page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
+        page.set_default_timeout(20_000)
+        pages.append((page, requests := [], troubles := []))
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+    yield open_page
+    for page, requests, troubles in pages:
+        outside = [url for url in requests if not url.startswith(("file:", "data:"))]
+        page.close()
+        assert not troubles
+        assert not outside
+        assert sum(url.startswith("file:") for url in requests) == 1
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Callable[..., Path]:
+    """Write the page of folders."""
+
+    def write(*folders: Path) -> Path:
+        out = tmp_path / "page" / "report.html"
+        assert call(["report", *map(str, folders), "-o", str(out)]) == 0
+        return out
+
+    return write

@@ -1,0 +1,96 @@
+"""Several runs and benchmark folders on one page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from folders import write_run
+
+sys.path.append(str(Path(__file__).parent.parent / "bench"))
+from benches import write_bench
+
+from ssdg.report.build import build
+
+ROWS: list[dict[str, Any]] = [
+    {"name": "eid", "family": "ours", "paper": {"method": "Ours w/ MixUp"}, "config": {"lr": 0.1, "cycles": 3}},
+    {"name": "mcd", "family": "DA", "paper": {"method": "MCD"}, "config": {"lr": 0.2}},
+]
+SCORES: dict[tuple[str, str, int], float | None] = {
+    ("eid", "P>A", 0): 60.0,
+    ("eid", "P>A", 1): 64.0,
+    ("eid", "P>C", 0): 70.0,
+    ("eid", "P>C", 1): None,
+    ("mcd", "P>A", 0): 65.0,
+    ("mcd", "P>A", 1): 65.0,
+    ("mcd", "P>C", 0): None,
+    ("mcd", "P>C", 1): None,
+}
+
+
+def bench(folder: Path) -> Path:
+    write_bench(folder, ROWS, ("P>A", "P>C"), SCORES, table="pacs")
+    for path in folder.glob("cells/*/result.json"):
+        result = json.loads(path.read_text())
+        result["epochs"] = [{"round": 1, "epoch": 1, "target": [1.0, result["target"]["last_five"]["mean"] - 5]}]
+        path.write_text(json.dumps(result))
+    return folder
+
+
+def test_a_benchmark_beside_the_paper(tmp_path: Path) -> None:
+    """Means, deviations and counts of seeds; ours minus the paper's; what is missing by name."""
+    compared = build([bench(tmp_path / "pacs")])["compared"][0]
+    table = compared["table"]
+    assert table["columns"] == ["method", "P → A", "P → C", "average"]
+    rows = {row[0]["text"]: row[1:] for row in table["rows"]}
+    eid, mcd = rows["eid"], rows["mcd"]
+    assert eid[0]["text"] == "62.00 ± 2.83"
+    paper = float(eid[0]["small"].split()[1].rstrip(","))
+    assert eid[0]["small"] == f"paper {paper:.2f}, {62 - paper:+.2f}".replace("-", "−")
+    assert eid[1]["text"] == "70.00 (1 of 2)"
+    assert mcd[1]["text"] == "-"
+    assert mcd[1]["mark"] == "missing"
+    assert "Cells: 5 done, 3 missing." in table["notes"]
+    assert any(note.startswith("Missing: eid · P>C · seed 1; mcd · P>C · seed 0") for note in table["notes"])
+    curves = {figure["title"]: figure["series"] for figure in compared["curves"]}
+    assert {s["name"]: s["values"] for s in curves["Accuracy on P → A"]} == {"eid": [57.0], "mcd": [60.0]}
+
+
+def test_differing_settings_side_by_side(tmp_path: Path) -> None:
+    settings = build([bench(tmp_path / "pacs")])["compared"][0]["settings"]
+    assert settings[0]["columns"] == ["setting", "eid", "mcd"]
+    assert ["lr", "0.1", "0.2"] in settings[0]["rows"]
+    assert settings[1]["rows"] == [["cycles", "3", "-"]]
+    assert settings[1]["closed"]
+
+
+def test_the_table_is_sorted_by_its_heads(
+    tmp_path: Path, report: Callable[..., Path], opened: Callable[..., Any]
+) -> None:
+    page = opened(report(bench(tmp_path / "pacs")))
+    names = page.locator(".sorted").first.locator("tbody th")
+    assert names.all_inner_texts() == ["mcd", "eid"]
+    head = page.get_by_role("button", name="P → A")
+    head.click()
+    assert names.all_inner_texts() == ["mcd", "eid"]  # 65 before 62
+    head.press("Enter")
+    assert names.all_inner_texts() == ["eid", "mcd"]
+    assert page.locator("th[aria-sort=ascending]").count() == 1
+    for _ in range(2):  # what is missing stays last
+        page.get_by_role("button", name="P → C").click()
+        assert names.all_inner_texts() == ["eid", "mcd"]
+
+
+def test_several_runs(tmp_path: Path, report: Callable[..., Path], opened: Callable[..., Any]) -> None:
+    first = write_run(tmp_path / "a" / "run", accuracy=50.0, samples=False)
+    second = write_run(tmp_path / "b" / "run", accuracy=70.0, config={"lr": 0.5}, samples=False, finished=False)
+    page = opened(report(first, second))
+    text = page.inner_text("#compared0 .sorted >> nth=0")
+    assert str(first) in text
+    assert "54.00" in text
+    assert page.locator("#compared0 figure").first.locator(".curve:not(.legend *)").count() == 2
+    assert page.locator("section.run").count() == 3
+    assert page.locator("nav a").all_inner_texts() == ["Comparison", str(first), str(second)]
