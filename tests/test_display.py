@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssdg.cli import call
-from ssdg.display import told_of_crawl
+from ssdg.display import Screen, told_of_crawl
 
 STRANGE = "[red]night"
 SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1", "labeler.batch=4"]
@@ -57,3 +57,10 @@ def test_what_is_told_of_images_of_no_class() -> None:
     row = {"ood": 8, "ood_kept": 6, "ood_precision": 25.0}
     assert told_of_crawl(row) == "; 2 of 8 OOD left out (25.00 % of all left out)"
     assert told_of_crawl(row | {"ood_kept": 8, "ood_precision": None}) == "; 0 of 8 OOD left out"
+
+
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook_has_a_bar_if_it_can_draw_one(has_widgets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("ssdg.display.find_spec", lambda name: object() if has_widgets else None)
+    assert Screen("steps").bar.disable == (not has_widgets)

@@ -13,7 +13,7 @@ import pytest
 from ssdg import SSDG
 
 checks = pytest.importorskip("sklearn.utils.estimator_checks", reason="needs scikit-learn")
-PAGE = Path(__file__).parent.parent / "docs" / "python.md"
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 # Those that give no data to fit: the estimator as it is.
 PLAIN = (
