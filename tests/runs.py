@@ -21,6 +21,7 @@ WORLD: dict[str, Any] = {
     "backbone": "digits-cnn",
     "weights": "none",
     "size": 32,
+    "precision": "fp32",  # on every machine
 }
 
 

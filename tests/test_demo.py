@@ -98,3 +98,14 @@ def test_the_labels_that_dcg_learned_by_strategy() -> None:
     assert learned(crawl_result("ignored", {1: 40.0, 2: 50.0, 3: 60.0})) == [40, 50, 60]
     assert learned(crawl_result("refined", {2: 88.0, 3: 90.0})) == [85, 88, 90]
     assert learned(crawl_result("retained", {})) == [85, 85, 85]
+
+
+def test_a_clean_set_without_an_image_of_the_crawl_is_no_error() -> None:
+    clean = {"kept": 0, "ood_kept": 0, "repaired": 0, "broken": 0}
+    run = crawl_result("refined", {2: 88.0, 3: 90.0})
+    run["pseudo_labels"].append({"key": "eid", "round": 3, "domains": {"web": clean}})
+    assert demo_open.story([run]) == ["85 → 88 → 90", "-", "-", "-"]
+    full = {**clean, "kept": 50, "ood_kept": 5, "repaired": 7}
+    other = crawl_result("refined", {2: 88.0, 3: 90.0})
+    other["pseudo_labels"].append({"key": "eid", "round": 3, "domains": {"web": full}})
+    assert demo_open.story([run, other]) == ["85 → 88 → 90", "10.0", "7", "0"]

@@ -17,6 +17,7 @@ from ssdg.cli import call
 def words(world: Path, cache: Path, out: Path, method: str) -> list[str]:
     where = ["--data", world, "--labeled", "photo", "--target", "night", "--out", out, "--cache", cache]
     small = ["backbone=digits-cnn", "weights=none", "size=32", "augment=none", "batch=8", "epochs=2", "lr=0.01"]
+    small.append("precision=fp32")  # on every machine: two processes round as one does
     inner = ["labeler.batch=8", "labeler.epochs=1", "cycles=2"] if method == "eid" else []
     return [str(w) for w in ("train", *where, "--device", "cpu", "--method", method, *small, *inner)]
 

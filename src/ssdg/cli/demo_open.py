@@ -23,16 +23,16 @@ def open_table(results: Results) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for name, runs in results.items():
         row = accuracy_of(runs)
-        cells = _story(runs) if name in STRATEGIES else ["-"] * 4
+        cells = story(runs) if name in STRATEGIES else ["-"] * 4
         label = name if name in STRATEGIES else f"({name})"
         table.add_row(label, accuracy_cells(row)[-1], *cells)
     return table
 
 
-def _story(runs: list[Result]) -> list[str]:
+def story(runs: list[Result]) -> list[str]:
     """Averages over the seeds; repaired and broken are keywords in the last clean set."""
     right = " → ".join(f"{value:.0f}" for value in over_seeds([labels_learned(run) for run in runs]))
-    clean = [sets[-1] for run in runs if (sets := audits(run, "eid"))]
+    clean = [sets[-1] for run in runs if (sets := audits(run, "eid")) and sets[-1]["kept"]]
     if not clean:
         return [right, "-", "-", "-"]
     strange = mean(100 * one["ood_kept"] / one["kept"] for one in clean)
