@@ -4,8 +4,8 @@ Trains `eid` on one task five times, with the schedule of docs/results/digits.ya
 clean set is once the dual networks have labeled the pool:
 
     chosen       as the paper chooses it: agreement, then the smallest losses of all
-    per class    the smallest losses within each predicted class (setting per_class)
-    balanced     as many images of every predicted class as can be, of the same number in all
+    per-class    the smallest losses within each predicted class (clean_choice=per-class)
+    balanced     as many of every predicted class as there are, no more in all (clean_choice=balanced)
     true labels  the paper's choice with its true classes, which no method can see
     none         no intermediate domain: every cycle starts from the labeled domain
 
@@ -27,14 +27,12 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ssdg.data.sets import PseudoLabels, UnlabeledSet
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import default_cache, open_run
 from ssdg.engine.run import run
 from ssdg.engine.stages import StageTrainer
-from ssdg.losses.selection import clean_mask
 from ssdg.methods.eid import bridge, cycle
 
 SCHEDULE: dict[str, Any] = {
@@ -46,21 +44,7 @@ SCHEDULE: dict[str, Any] = {
     "warm_lr": 0.03,
     "labeler": {"epochs": 1, "iterations": 35},
 }
-VARIANTS = ("chosen", "per class", "balanced", "true labels", "none")
-
-
-def balanced_mask(logits: Tensor, rate: float, **_: Any) -> Tensor:
-    """Of the agreed images the smallest losses, as many of every class as can be, `rate` of them in all."""
-    votes = logits.argmax(-1)
-    agreed = clean_mask(logits, 1.0)
-    losses = -logits.log_softmax(-1).gather(-1, votes[0].expand(len(logits), -1)[..., None]).sum(0)[:, 0]
-    counts = torch.bincount(votes[0][agreed], minlength=logits.shape[-1])
-    most = next(m for m in range(int(counts.max()) + 1) if int(counts.clamp(max=m).sum()) >= rate * int(counts.sum()))
-    keep = torch.zeros_like(agreed)
-    for k in range(logits.shape[-1]):
-        rows = (agreed & (votes[0] == k)).nonzero()[:, 0]
-        keep[rows[losses[rows].argsort()[:most]]] = True
-    return keep
+VARIANTS = ("chosen", "per-class", "balanced", "true labels", "none")
 
 
 def with_truth(trainer: StageTrainer, labels: PseudoLabels, pool: UnlabeledSet) -> PseudoLabels:
@@ -85,7 +69,6 @@ def variation(name: str) -> Iterator[None]:
         return task.labeled
 
     changes: dict[str, Any] = {
-        "balanced": patch.object(bridge, "clean_mask", balanced_mask),
         "true labels": patch.object(StageTrainer, "label", told),
         "none": patch.object(cycle, "evolve", unmixed),
     }
@@ -96,7 +79,7 @@ def variation(name: str) -> Iterator[None]:
 def train(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """The result of one variant, found if it is done."""
     task = {"data": options.data, "labeled": options.labeled, "target": options.target, "seed": options.seed}
-    given = {**SCHEDULE, **task, "per_class": name == "per class"}
+    given = {**SCHEDULE, **task, "clean_choice": name if name in ("per-class", "balanced") else "whole"}
     config, problem = open_run(given, options.cache or default_cache(), device="cpu")
     folder = options.out / name.replace(" ", "-")
     with variation(name):

@@ -42,7 +42,7 @@ def test_preset_release_differs_where_the_release_does() -> None:
         "preset": "release",
         "union": True,
         "any_pair": True,
-        "per_class": True,
+        "clean_choice": "per-class",
         "first_only": True,
         "style_alpha": 0.1,
         "style_probability": 0.5,

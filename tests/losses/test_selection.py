@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdg.losses.selection import clean_mask, clean_rate, num_kept, small_loss_rows
+from ssdg.losses.selection import clean_mask, clean_rate, even_counts, num_kept, small_loss_rows
 
 LOSSES = torch.rand(7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 RNG = torch.Generator().manual_seed(1)
@@ -73,7 +73,7 @@ def test_small_loss_rows_refuse_an_empty_batch():
         small_loss_rows(torch.zeros(0), 0.5)
 
 
-def clean_by_loops(logits, rate, per_class=False, first_only=False):
+def clean_by_loops(logits, rate, choice="whole", first_only=False):
     """Eq. agreement, then Eq. small_loss with the agreed class as the label."""
     probs = (logits.exp() / logits.exp().sum(-1, keepdim=True)).tolist()
     groups = {}
@@ -82,16 +82,27 @@ def clean_by_loops(logits, rate, per_class=False, first_only=False):
         if len(votes) == 1:
             q = votes.pop()
             loss = -sum(torch.tensor(net[i][q]).double().log().item() for net in probs[: 1 if first_only else 2])
-            groups.setdefault(q if per_class else "all", []).append((i, loss))
+            groups.setdefault("all" if choice == "whole" else q, []).append((i, loss))
+    if choice == "balanced":
+        return balanced_by_turns(groups, rate * sum(map(len, groups.values())))
     return sorted(g[j][0] for g in groups.values() for j in smallest_subset([loss for _, loss in g], rate))
 
 
+def balanced_by_turns(groups, wanted):
+    """Round after round every class that has any left gives its next best, until there are enough."""
+    left = [sorted(group, key=lambda pair: pair[1]) for group in groups.values()]
+    kept = []
+    while len(kept) < wanted - 1e-9:
+        kept += [group.pop(0)[0] for group in left if group]
+    return sorted(kept)
+
+
 @pytest.mark.parametrize("rate", [0.2, 0.4, 1.0])
-@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("choice", ["whole", "per-class", "balanced"])
 @pytest.mark.parametrize("first_only", [False, True])
-def test_clean_mask_equals_the_equations(rate, per_class, first_only):
-    mask = clean_mask(POOL, rate, per_class=per_class, first_only=first_only)
-    assert mask.nonzero().flatten().tolist() == clean_by_loops(POOL, rate, per_class, first_only)
+def test_clean_mask_equals_the_equations(rate, choice, first_only):
+    mask = clean_mask(POOL, rate, choice=choice, first_only=first_only)
+    assert mask.nonzero().flatten().tolist() == clean_by_loops(POOL, rate, choice, first_only)
 
 
 def as_logits(first, second):
@@ -112,10 +123,11 @@ def test_clean_mask_depends_on_all_it_is_given():
     masks = [
         clean_mask(POOL, 0.4),
         clean_mask(POOL, 0.8),
-        clean_mask(POOL, 0.4, per_class=True),
+        clean_mask(POOL, 0.4, choice="per-class"),
+        clean_mask(POOL, 0.4, choice="balanced"),
         clean_mask(POOL, 0.4, first_only=True),
     ]
-    assert len({tuple(mask.tolist()) for mask in masks}) == 4
+    assert len({tuple(mask.tolist()) for mask in masks}) == 5
 
 
 def test_clean_mask_treats_both_networks_alike_and_ignores_shifts():
@@ -124,12 +136,23 @@ def test_clean_mask_treats_both_networks_alike_and_ignores_shifts():
 
 def test_clean_mask_keeps_one_of_every_agreed_class():
     pool = torch.eye(3).expand(2, 3, 3)
-    assert clean_mask(pool, 0.01, per_class=True).all()
+    assert clean_mask(pool, 0.01, choice="per-class").all()
+    assert clean_mask(pool, 0.01, choice="balanced").all()
     assert clean_mask(pool, 0.01).sum() == 1
 
 
+def test_even_counts_by_hand():
+    # 12 of 30 are wanted: levels 1 to 5 keep 3, 6, 8, 10, 12
+    assert even_counts([20, 2, 8], 0.4) == [5, 2, 5]
+    assert even_counts([20, 2, 8], 1.0) == [20, 2, 8]
+    assert even_counts([7], 0.4) == [3]
+    assert even_counts([], 0.4) == []
+
+
 def test_clean_mask_without_any_agreement_is_empty():
-    assert not clean_mask(torch.stack([torch.eye(3), torch.eye(3).roll(1, 0)]), 1.0).any()
+    apart = torch.stack([torch.eye(3), torch.eye(3).roll(1, 0)])
+    for choice in ("whole", "per-class", "balanced"):
+        assert not clean_mask(apart, 1.0, choice=choice).any()
 
 
 def test_clean_mask_at_extreme_logits():

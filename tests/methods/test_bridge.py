@@ -47,7 +47,7 @@ def test_the_clean_set_is_what_both_agree_on_with_small_loss():
         ({"clean_rate": 1.0}, [50, 51, 53, 60, 61, 62]),
         ({"clean_rate": 0.1}, [53]),
         ({"first_only": True}, [50, 53, 60]),  # .9, .8 and .7 of network 1
-        ({"per_class": True, "clean_rate": 0.3}, [51, 53, 62]),  # one of each class
+        ({"clean_choice": "per-class", "clean_rate": 0.3}, [51, 53, 62]),  # one of each class
     ],
 )
 def test_settings_of_the_choice(settings, images):

@@ -92,7 +92,7 @@ def one_class(run: Run) -> Iterator[Finding]:
                 "warning",
                 f"Class {name} crowds the clean set of {domain}.",
                 f"{100 * share:.1f} % of it in cycle {max(cycles)}, where an even share is {100 / len(names):.1f} %",
-                "Choose the clean set class by class (per_class=true), or train longer before the first cycle "
+                "Take as many of every class (clean_choice=balanced), or train longer before the first cycle "
                 "(warm_epochs, labeler.epochs): such a set makes later cycles worse.",
             )
 
@@ -136,7 +136,7 @@ def falling_labels(run: Run) -> Iterator[Finding]:
                 f"Pseudo-labels of {name} get worse from cycle to cycle.",
                 f"{values[0]:.1f} % right in the first, {values[-1]:.1f} % in the last",
                 "The intermediate domain misleads its labeler: use fewer cycles, or a cleaner set "
-                "(clean_rate, per_class=true).",
+                "(clean_rate, clean_choice=balanced).",
             )
 
 

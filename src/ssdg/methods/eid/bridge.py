@@ -26,7 +26,7 @@ def evolve(task: Task, trainer: Trainer, dual: Learner, cfg: EidSettings, *, cyc
     """
 
     def rule(logits: Tensor) -> tuple[Tensor, Tensor]:
-        keep = clean_mask(logits, cfg.clean_rate, per_class=cfg.per_class, first_only=cfg.first_only)
+        keep = clean_mask(logits, cfg.clean_rate, choice=cfg.clean_choice, first_only=cfg.first_only)
         return logits[0].argmax(-1), keep
 
     pool = task.pool

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator
 
 from ...data.sets import Mix
+from ...losses.selection import Choice
 from ..api import Settings, find_method
 
 
@@ -42,7 +43,7 @@ class EidSettings(DcgSettings):
     union: bool = Field(False, description="one shuffled stream of labeled and pseudo-labeled images")
     # EID
     clean_rate: float = Field(0.4, gt=0, le=1, description="R: share of the agreed images kept as clean")
-    per_class: bool = Field(False, description="choose small losses within each class")
+    clean_choice: Choice = Field("whole", description="of all agreed images, per class, or as many of every class")
     first_only: bool = Field(False, description="rank by the loss of network 1 instead of the sum of both")
     mix: Mix = Field("mixup", description="how the intermediate domain is made")
     mix_alpha: float = Field(1.0, gt=0, description="alpha ~ Beta(mix_alpha, mix_alpha)")
@@ -80,7 +81,7 @@ RELEASE: dict[str, Any] = {
     # The choices of the authors' release where it differs from the paper; its label leak is not among them.
     "union": True,
     "any_pair": True,
-    "per_class": True,
+    "clean_choice": "per-class",
     "first_only": True,
     "style_alpha": 0.1,
     "style_probability": 0.5,
