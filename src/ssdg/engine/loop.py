@@ -123,6 +123,11 @@ def _end_epoch(
     sums.clear()
     row = {"epoch": meta["step"] // stage.steps_per_epoch, **means, **after_epoch()}
     meta["history"].append(row)
+    tell_epoch(stage, row, events)
+
+
+def tell_epoch(stage: Stage, row: dict[str, Any], events: Events) -> None:
+    """Record an epoch: its losses and scores."""
     events.emit("epoch", key=stage.key, round=stage.round, epochs=stage.epochs, **row)
 
 

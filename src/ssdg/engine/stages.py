@@ -23,7 +23,7 @@ from .audit import audit_labels
 from .evaluate import accuracies, all_logits, mean_probs
 from .events import Events
 from .feeding import images_per_step, make_stream, steps_per_epoch
-from .loop import Clock, Stage, run_steps
+from .loop import Clock, Stage, run_steps, tell_epoch
 from .machine import Machine
 from .pooled import Passed
 from .sharing import Shelf, aim, identity, scored_data
@@ -61,8 +61,10 @@ class StageTrainer:
     ) -> None:
         """See `ssdg.methods.api.Trainer`."""
         stage = self._stage(key, round, inputs, settings)
-        with self._from_shelf(stage, learner, inputs, settings, lr_scale, product):
+        with self._from_shelf(stage, learner, inputs, settings, lr_scale, product) as is_shared:
             meta = self._start(stage, learner, inputs.fingerprint, product)
+            for row in meta["history"] if is_shared else ():
+                tell_epoch(stage, row, self.events)
             self.metas[stage.path.stem] = meta
             was_finished = bool(meta["finished"])
             if not was_finished:
@@ -98,21 +100,21 @@ class StageTrainer:
         settings: Settings,
         lr_scale: float,
         product: bool,
-    ) -> Iterator[None]:
+    ) -> Iterator[bool]:
         """Fetch the stage if another run has left it on the shelf, else leave it there once it is done.
 
         The product's stage holds scores on targets: it is shared by runs that are scored on the same ones. One that
-        was begun is not shared.
+        was begun is not shared. Yields whether it was fetched.
         """
         scored = scored_data(self.problem) if product else ""
         is_alone = self.machine.world > 1 or stage.path.exists()
         if self.shelf is None or is_alone:
-            yield
+            yield False
             return
         name = identity(stage, learner, inputs, settings, lr_scale, self.pipeline, self.machine, scored)
         with self.shelf.turn(name):
             found = self.shelf.fetch(name, stage.path)
-            yield
+            yield found
             if not found:
                 self.shelf.keep(name, stage.path)
 
