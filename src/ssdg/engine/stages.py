@@ -18,6 +18,7 @@ from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import atomic_path
 from ..methods.api import Learner, Rule, Settings
+from ..profiling import timed
 from ..seeds import derive_seed
 from .audit import audit_labels
 from .evaluate import accuracies, all_logits, mean_probs
@@ -73,7 +74,8 @@ class StageTrainer:
                 after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
                 run_steps(stage, learner, stream, meta, after, self.clock, self.events)
         if self.machine.is_main:
-            self.look(Passed(key, round, learner, inputs, settings, stage.seed, product, meta))
+            with timed("samples"):
+                self.look(Passed(key, round, learner, inputs, settings, stage.seed, product, meta))
         self.machine.wait()
         done = {"seconds": meta["seconds"], "steps": stage.steps, "found": was_finished}
         self.events.emit("trained", key=key, round=round, **done)
@@ -83,7 +85,8 @@ class StageTrainer:
         path = self.folder / "labels" / f"{stage_name(key, round)}.npz"
         was_labeled = path.exists()
         if not was_labeled and self.machine.is_main:
-            save_labels(path, apply_rule(all_logits(learner, pool.images, self.pipeline), rule))
+            with timed("labeling"):
+                save_labels(path, apply_rule(all_logits(learner, pool.images, self.pipeline), rule))
         self.machine.wait()
         labels = load_labels(path, len(pool))
         report = {"key": key, "round": round, "domains": audit_labels(labels, pool, self.problem)}
