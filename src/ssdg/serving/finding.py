@@ -48,12 +48,12 @@ def check_words(words: Sequence[str]) -> None:
 def _check_word(word: str) -> None:
     if not is_pattern(word) and not Path(word).exists():
         raise UserError(f"'{word}' does not exist; give images, a folder, a .zip archive or a pattern in quotes")
-    first = next(find_word(word), None)
+    first, root = next(find_word(word), None), Pattern.of(word).shown if is_pattern(word) else str(Path(word))
     if first is None:
         what = "matches no image" if is_pattern(word) else "holds no image"
         raise UserError(f"'{word}' {what}; give images, a folder or a .zip archive of images")
-    if isinstance(first, Refused) and first.path == str(Path(word)):
-        raise UserError(f"'{word}' {first.reason}; give images, a folder or a .zip archive of images")
+    if isinstance(first, Refused) and first.path == root:
+        raise UserError(f"'{root}' {first.reason}; give images, a folder or a .zip archive of images")
 
 
 def find(words: Sequence[str], listed: BufferedIOBase | None = None, *, null: bool = False) -> Iterator[Found]:
