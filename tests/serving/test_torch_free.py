@@ -26,11 +26,13 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
+HEAVY = ("torch", "accelerate", "safetensors")
 BLOCKED = """
 import sys
+missing = sys.argv.pop(1).split(',')
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.split('.')[0] in ('torch', 'accelerate', 'safetensors'):
+        if name.split('.')[0] in missing:
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 sys.meta_path.insert(0, Blocked())
 from ssdg.cli import main
@@ -38,9 +40,14 @@ main()
 """
 
 
-def without_torch(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", BLOCKED, *map(str, words)]
+def without(missing: tuple[str, ...], *words: object) -> subprocess.CompletedProcess[str]:
+    """Run a command where packages cannot be imported."""
+    command = [sys.executable, "-c", BLOCKED, ",".join(missing), *map(str, words)]
     return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+
+
+def without_torch(*words: object) -> subprocess.CompletedProcess[str]:
+    return without(HEAVY, *words)
 
 
 def test_predicting_and_evaluating_need_no_torch(photos: Path, tmp_path: Path) -> None:
@@ -90,3 +97,32 @@ def test_commands_that_need_no_torch(
     assert "not installed" not in done.stderr
     assert "Traceback" not in done.stderr
     assert told in done.stdout + done.stderr
+
+
+def test_a_missing_onnxruntime_is_told(photos: Path, tmp_path: Path) -> None:
+    model = write_colours(tmp_path / "model.onnx")
+    done = without(("onnxruntime",), "predict", model, photos, "-o", tmp_path / "out.csv")
+    assert done.returncode == 2
+    assert done.stderr.endswith("needs onnxruntime, which is not installed; run pip install 'ssdg[onnx]'\n")
+
+
+def test_a_missing_pyarrow_is_told_before_anything_is_read(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint
+) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("ssdg.serving.formats.find_spec", lambda name: None)
+    told = complaint("predict", tmp_path / "none.onnx", photos, "-o", tmp_path / "out.parquet")
+    assert "run pip install 'ssdg[parquet]'" in told
+
+
+def test_from_python_the_sentence_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ssdg
+
+    def missing(name: str, package: str) -> None:
+        raise ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
+
+    monkeypatch.setattr(ssdg, "import_module", missing)
+    with pytest.raises(ModuleNotFoundError, match=r"ssdg.SSDG: .* pip install 'ssdg\[train\]'"):
+        _ = ssdg.SSDG
+    monkeypatch.setattr(ssdg, "import_module", lambda name, package: __import__("no_such_module_of_ours"))
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_of_ours"):
+        _ = ssdg.SSDG
