@@ -104,6 +104,7 @@ def saved(path: Path, told: Any, graph: onnx.GraphProto | None = None) -> Path:
         (card(size=10**9), "size: "),
         (card(input="float32-nchw"), r"its 'images' is tensor\(uint8\)"),
         (card(input="pickle"), "input: "),
+        (card(network="all"), "network: "),
         (card(reject={"images": 3, "thresholds": [1, 0] * 50}), "they must rise"),
     ],
 )

@@ -32,7 +32,7 @@ class OnnxCard(BaseModel):
     classes: list[str] = Field(min_length=2, max_length=100_000)
     size: int = Field(ge=8, le=1024)
     input: Literal["uint8-nhwc", "float32-nchw"]
-    network: Literal["1", "2", "mean"] = "mean"
+    network: str = Field("mean", pattern="^(mean|[1-9][0-9]{0,3})$")  # which of the run's networks answers
     temperature: float | None = None  # is in the graph already
     reject: Rejection | None = None
     learner: str = ""
