@@ -28,11 +28,11 @@ $(VENV)/.torch: constraints.txt
 
 # The package's own build environment must not pull another torch: --no-build-isolation.
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(PIP) --no-build-isolation -e '.[demo]'
+	$(PIP) --no-build-isolation -e '.[train,demo]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	$(PIP) --no-build-isolation -e '.[demo,pretrained,ray,tensorboard,web,dev]'
+	$(PIP) --no-build-isolation -e '.[train,demo,onnx,parquet,pretrained,ray,tensorboard,web,dev]'
 	touch $@ $(VENV)/.demo
 
 clean:

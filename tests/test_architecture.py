@@ -17,6 +17,7 @@ ALLOWED = {
     "web": {"web", "data", "__version__"},  # it never trains
     "methods": {"losses", "models", "data.sets", "methods"},
     "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config", "plugins"},
+    "serving": {"serving", "data", "engine.predictions", "engine.rejection"},
     "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},
     "report": {"report", "bench.folder", "bench.results", "bench.tables"},
@@ -75,6 +76,33 @@ def test_no_method_loss_or_model_can_see_hidden_labels() -> None:
         for path in (ROOT / package).rglob("*.py"):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             assert "data.hidden" not in reach(module), module
+
+
+HEAVY = ("torch", "accelerate", "safetensors")
+
+
+def at_run_time(path: Path) -> list[ast.stmt]:
+    """The statements at the top of a file, without what is for type checkers alone."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return [node for node in body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))]
+
+
+def test_what_serves_brings_no_torch_along() -> None:
+    """Neither directly nor through the modules of ours that it imports."""
+    waiting, seen = [*(ROOT / "serving").rglob("*.py"), ROOT / "cli" / "predict.py"], set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or not path.exists():
+            continue
+        seen.add(path)
+        for node in at_run_time(path):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not [name for name in names if name.split(".")[0] in HEAVY], path
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                waiting += [base.with_suffix(".py"), *(base / f"{alias.name}.py" for alias in node.names)]
+    assert ROOT / "data" / "decode.py" in seen
 
 
 def test_the_engine_and_the_benchmarks_import_no_named_method() -> None:

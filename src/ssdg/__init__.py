@@ -31,6 +31,7 @@ _HOMES = {
     "UserError": "errors",
     "find_method": "methods",
     "load_model": "inference",
+    "load_onnx": "serving.onnx_model",
     "open_run": "engine.open",
     "register": "methods",
     "run": "engine.run",
@@ -42,4 +43,9 @@ __all__ = sorted([*_HOMES, "__version__"])
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ssdg' has no attribute '{name}'")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    try:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        from .errors import without_torch
+
+        raise ModuleNotFoundError(f"ssdg.{name}: {without_torch(error)}", name=error.name) from None

@@ -17,6 +17,17 @@ class NotFinite(Exception):
     """A loss or a weight is NaN or infinite; the last good checkpoint is kept."""
 
 
+def without_torch(error: ModuleNotFoundError) -> str:
+    """The sentence for what needs the packages of the extra `train`; any other missing module is raised again.
+
+    They are imported in many places, and only the outermost one tells of it.
+    """
+    name = (error.name or "").split(".")[0]
+    if name not in ("torch", "accelerate", "safetensors"):
+        raise error
+    return f"this needs the package {name}, which is not installed; run pip install 'ssdg[train]'"
+
+
 def suggest(word: str, choices: list[str] | tuple[str, ...]) -> str:
     """A ` (did you mean 'x'?)` for the nearest of `choices`, or nothing when none is near."""
     from difflib import get_close_matches

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +15,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from torch import Tensor
 
 from .data.augment import to_float
-from .data.decode import UnreadableError, decode, resize
-from .data.reader import Reader
 from .data.sources import Item
 from .engine.evaluate import mean_probs
 from .engine.machine import start_machine
-from .engine.predictions import Prediction, best_two
+from .engine.predictions import Prediction
+from .engine.rejection import Rejection
 from .engine.state import fill, load_tensors
-from .engine.unknown import Rejection, known_scores
+from .engine.unknown import known_scores
 from .errors import UserError
 from .methods import METHODS, find_method
 from .methods.api import Learner, Sizes
 from .models.backbones import build_backbone
 from .plugins import load_plugin
+from .serving.classifier import Answer, OutOfMemory, require_rejection
+from .serving.memory import free_memory
+from .serving.stream import predictions
 
 BATCH = 128
 
@@ -71,49 +70,29 @@ class Model:
         with torch.inference_mode():
             return self.learner.logits(to_float(torch.from_numpy(images).to(self.device))).float().cpu()
 
+    def answer(self, images: NDArray[np.uint8]) -> Answer:
+        """Probabilities averaged over the networks, how known each image looks, and the class each network takes."""
+        try:
+            logits = self.logits(images)
+        except torch.OutOfMemoryError:
+            raise OutOfMemory from None
+        return Answer(mean_probs(logits).numpy(), known_scores(logits), logits.argmax(-1).numpy())
+
+    def free_bytes(self) -> int:
+        """The memory that is free on its device now."""
+        return torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else free_memory()
+
     def require_rejection(self) -> Rejection:
         """What is known of when to answer 'unknown'."""
-        if self.rejection is None:
-            raise UserError(
-                "this model has no thresholds for --reject: its run held out no labeled images, or is of an earlier "
-                "version of ssdg; leave --reject out, or train anew with five or more labeled images of a class"
-            )
-        return self.rejection
+        return require_rejection(self)
 
     def predict(self, items: Iterable[Item], reject: float | None = None) -> Iterator[Prediction]:
         """One prediction per image, in order, in constant memory.
 
         With `reject`, the share of known images that may be lost, what looks less known is marked as unknown.
         """
-        threshold = None if reject is None else self.require_rejection().threshold(reject)
-        with Reader() as reader, ThreadPoolExecutor(os.cpu_count()) as pool:
-            stream = iter(items)
-            while part := list(islice(stream, BATCH)):
-                decoded = list(pool.map(lambda i: self._decode(reader, i), part))
-                yield from self._predict_part(part, decoded, threshold)
-
-    def _decode(self, reader: Reader, item: Item) -> NDArray[np.uint8] | str:
-        try:
-            content = reader.read(item)
-            return decode(content, self.size) if isinstance(content, bytes) else resize(content, self.size)
-        except (UnreadableError, OSError) as error:
-            return str(error)
-
-    def _predict_part(
-        self, items: Sequence[Item], decoded: Sequence[NDArray[np.uint8] | str], threshold: float | None
-    ) -> Iterator[Prediction]:
-        images = [d for d in decoded if not isinstance(d, str)]
-        paths = [i.path for i, d in zip(items, decoded, strict=True) if not isinstance(d, str)]
-        told = self._told(paths, self.logits(np.stack(images)), threshold) if images else iter(())
-        for item, image in zip(items, decoded, strict=True):
-            yield Prediction(item.path, error=image) if isinstance(image, str) else next(told)
-
-    def _told(self, paths: Sequence[str], logits: Tensor, threshold: float | None) -> Iterator[Prediction]:
-        rows = best_two(paths, mean_probs(logits), self.classes)
-        if threshold is None:
-            return rows
-        scores = known_scores(logits).tolist()
-        return (replace(r, score=s, is_unknown=s < threshold) for r, s in zip(rows, scores, strict=True))
+        for rows in predictions(self, items, batch=BATCH, reject=reject):
+            yield from rows
 
 
 def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -> Model:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ssdg.engine.unknown import Rejection, choose_thresholds, coverage_curve, known_scores, rejection_report
+from ssdg.engine.rejection import Rejection, choose_thresholds, coverage_curve, rejection_report
+from ssdg.engine.unknown import known_scores
 from ssdg.errors import UserError
 
 SCORES = st.lists(st.floats(0, 30), min_size=1, max_size=300)

@@ -7,9 +7,10 @@ import sys
 
 from cyclopts import App, CycloptsError
 
-from ..errors import NotFinite, Stopped, UserError
+from ..errors import NotFinite, Stopped, UserError, without_torch
 
 USER_MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
+STDIN = "/dev/stdin"
 REJECT = 0.05  # the share of known images that `--reject` alone may lose
 
 app = App(
@@ -23,8 +24,11 @@ COMMANDS = {
     "demo": ("ssdg.cli.demo:demo", "See it work: source-only and the method on embedded digits, in minutes."),
     "train": ("ssdg.cli.train:train", "Train a method, or go on with a run that was stopped."),
     "resume": ("ssdg.cli.train:resume", "Go on with the run in a folder."),
-    "evaluate": ("ssdg.cli.use:evaluate", "Score a trained run on a folder with class sub-folders."),
-    "predict": ("ssdg.cli.use:predict", "Classify images with a trained run."),
+    "evaluate": (
+        "ssdg.cli.use:evaluate",
+        "Score a trained run or an exported model on a folder with class sub-folders.",
+    ),
+    "predict": ("ssdg.cli.predict:predict", "Classify images with a trained run or an exported model."),
     "bench": ("ssdg.cli.bench:app", "Run all cells of a table of the paper, or of a grid of your own."),
     "methods": ("ssdg.cli.listing:methods", "List the methods that can be trained."),
     "table": ("ssdg.cli.table:table", "Make the table of a benchmark: mean ± deviation, best, paired tests."),
@@ -45,7 +49,9 @@ def main(words: list[str] | None = None) -> None:
 def call(words: list[str]) -> int:
     """Run a command and return its exit code."""
     try:
-        code = app(with_shares(words), exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(
+            with_stdin(with_shares(words)), exit_on_error=False, print_error=False, result_action="return_value"
+        )
     except UserError as error:
         return complain(str(error), USER_MISTAKE)
     except CycloptsError as error:
@@ -59,6 +65,8 @@ def call(words: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        return complain(without_torch(error), USER_MISTAKE)
     except BrokenPipeError:  # the reader of our output has gone, as `ssdg ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
@@ -77,6 +85,14 @@ def with_shares(words: list[str]) -> list[str]:
             if not is_number(*words[at + 1 : at + 2]):
                 told[at] = f"--reject={REJECT}"
     return told
+
+
+def with_stdin(words: list[str]) -> list[str]:
+    """Give the `-` of `ssdg predict` the name of a file: alone it reads as an option without a name."""
+    if words[:1] != ["predict"]:
+        return words
+    told = zip(["", *words], words, strict=False)
+    return [STDIN if word == "-" and before not in ("-o", "--out") else word for before, word in told]
 
 
 def is_number(word: str = "") -> bool:

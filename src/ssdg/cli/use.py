@@ -1,13 +1,11 @@
-"""`ssdg evaluate` and `ssdg predict`."""
+"""`ssdg evaluate`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 
@@ -16,77 +14,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..data.sources import Item
-    from ..inference import Model
-
-
-def predict(
-    run: Path,
-    *paths: Path,
-    out: Annotated[Path, Parameter(alias="-o")],
-    reject: float | None = None,
-    device: str = "auto",
-    plugin: Path | None = None,
-) -> int:
-    """Classify images; the networks of the run are averaged. Unreadable files get a row with the reason.
-
-    Parameters
-    ----------
-    run
-        The folder of a run that has ended, or of a model.
-    paths
-        Images, folders of images and .zip archives.
-    out
-        The CSV file to write: path, class, confidence, second guess and its confidence, error.
-    reject
-        Let the model answer 'unknown', losing at most this share of known images; without a number 0.05. The
-        file then tells the likeliest class and the score of every image too.
-    device
-        auto, cpu or cuda.
-    plugin
-        The Python file with the run's method, where it is one of your own.
-    """
-    from rich.console import Console
-    from rich.progress import track
-
-    from ..engine.predictions import write_predictions
-    from ..engine.unknown import check_share
-    from ..inference import load_model
-
-    if not paths:
-        raise UserError("no images were given; name images, folders or .zip archives after the run folder")
-    if reject is not None:
-        check_share(reject)
-    items = list(find_items(paths))
-    model = load_model(run, device, plugin)
-    console = Console(stderr=True, highlight=False)
-    told = model.predict(items, reject)
-    rows = track(told, "predicting", len(items), console=console, disable=not console.is_terminal)
-    count = write_predictions(out, rows, rejecting=reject is not None)
-    unknown = f", {count.unknown:,} of them unknown" if reject is not None else ""
-    note = f"; {count.unreadable:,} could not be read, see the column error" if count.unreadable else ""
-    print(f"{len(items) - count.unreadable:,} images classified into {out}{unknown}{note}")
-    return 0
-
-
-def find_items(paths: tuple[Path, ...]) -> Iterator[Item]:
-    """Every image under the paths, its path as the user would write it."""
-    from dataclasses import replace
-
-    from ..data.sources import Item, read_tree
-
-    for path in paths:
-        if path.is_file() and path.suffix.lower() != ".zip":
-            yield Item(str(path), str(path))
-            continue
-        images = read_tree(path).images
-        if not images:
-            raise UserError(f"'{path}' holds no image; give images, a folder or a .zip archive of images")
-        for item in images:
-            yield replace(item, path=f"{path}/{item.path}")
+    from ..serving.classifier import Classifier
 
 
 def evaluate(
-    run: Path,
+    model: Path,
     *,
     data: Path,
     reject: float | None = None,
@@ -100,8 +32,8 @@ def evaluate(
 
     Parameters
     ----------
-    run
-        The folder of a run that has ended, or of a model.
+    model
+        The folder of a run that has ended, or of a model; or an .onnx file of ssdg export, which needs no torch.
     data
         A folder or .zip archive with one sub-folder per class; with --reject also a folder ood of images of no class.
     reject
@@ -118,12 +50,12 @@ def evaluate(
     json_
         Print JSON.
     """
-    from ..engine.open import default_cache
-    from ..inference import load_model
+    from ..data.cache import default_cache
+    from .predict import load_classifier
 
     check_options(reject, curve)
-    model = load_model(run, device, plugin)
-    scores = score_folder(model, data, cache or default_cache(), reject)
+    classifier = load_classifier(model, device, plugin)
+    scores = score_folder(classifier, data, cache or default_cache(), reject)
     if curve is not None:
         from .figure import draw_coverage
 
@@ -138,7 +70,7 @@ def evaluate(
 def check_options(reject: float | None, curve: Path | None) -> None:
     """Refuse what cannot be meant, before anything is read."""
     from ..bench.figures import check_picture
-    from ..engine.unknown import check_share
+    from ..engine.rejection import check_share
 
     if reject is not None:
         check_share(reject)
@@ -164,41 +96,42 @@ def show_scores(scores: dict[str, Any], curve: Path | None) -> None:
         console.print(f"figure: {curve}", markup=False, soft_wrap=True)
 
 
-def score_folder(model: Model, data: Path, cache: Path, reject: float | None = None) -> dict[str, Any]:
-    """Accuracy of each network and of their mean, and of the mean per class; with `reject` what rejecting does."""
+def score_folder(model: Classifier, data: Path, cache: Path, reject: float | None = None) -> dict[str, Any]:
+    """Accuracy of each network, where it is told, of their mean, and of that per class; what rejecting does."""
     import numpy as np
-    import torch
 
     from ..data.cache import load_images
-    from ..engine.evaluate import accuracies, mean_probs
-    from ..engine.result import named
-    from ..engine.unknown import known_scores, rejection_report
+    from ..engine.audit import share_of
+    from ..engine.rejection import rejection_report
+    from ..serving.classifier import require_rejection
+    from ..serving.memory import MOST
+    from ..serving.stream import Asked, joined
 
-    rejection = model.require_rejection() if reject is not None else None
+    rejection = require_rejection(model) if reject is not None else None
     items, truth = read_truth(model.classes, data, may_be_strange=reject is not None)
     found = load_images(items, model.size, cache, title=data.name)
     truth = truth[found.item]
     if not (truth >= 0).any():
         raise not_of_classes(data, "holds no readable image of a class", model.classes)
-    parts = [
-        model.logits(found.images[rows]) for rows in np.split(np.arange(len(truth)), range(256, len(truth), 256))
-    ]
-    logits, known = torch.cat(parts, dim=1), truth >= 0
-    y, logits_known = truth[known], logits[:, known]
-    right = mean_probs(logits_known).argmax(-1).numpy() == y
+    asked, rows = Asked(model, MOST), np.arange(len(truth))
+    answer = joined([asked.answer(found.images[part]) for part in np.split(rows, range(MOST, len(rows), MOST))])
+    known = truth >= 0
+    y, guess = truth[known], answer.probs.argmax(1)[known]
+    right = guess == y
+    votes = np.empty((0, len(y))) if answer.votes is None else answer.votes[:, known]
     told: dict[str, Any] = {
         "images": len(y),
         "unreadable": [list(pair) for pair in found.unreadable],
-        "accuracy": named(accuracies(logits_known, y)),
+        "accuracy": {f"network_{n}": share_of(vote == y) for n, vote in enumerate(votes, 1)}
+        | {"mean": share_of(right)},
         "per_class": {
-            name: {"images": int((y == k).sum()), "accuracy": round(100 * float(right[y == k].mean()), 4)}
+            name: {"images": int((y == k).sum()), "accuracy": share_of(right[y == k])}
             for k, name in enumerate(model.classes)
             if (y == k).any()
         },
     }
-    if rejection is not None and reject is not None:
-        scores = known_scores(logits)
-        told["reject"] = rejection_report(scores[known], right, scores[~known], rejection, reject)
+    if rejection is not None and reject is not None and answer.scores is not None:
+        told["reject"] = rejection_report(answer.scores[known], right, answer.scores[~known], rejection, reject)
     return told
 
 

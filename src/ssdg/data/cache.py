@@ -44,6 +44,12 @@ class CachedImages:
     unreadable: tuple[tuple[str, str], ...]  # (path, reason)
 
 
+def default_cache() -> Path:
+    """Where decoded images are kept: $SSDG_CACHE, or a folder among the user's caches."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("SSDG_CACHE") or Path(home) / "ssdg")
+
+
 def load_images(
     items: Sequence[Item], size: int, cache: Path, *, title: str = "images", progress: Progress | None = None
 ) -> CachedImages:

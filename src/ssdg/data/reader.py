@@ -7,7 +7,7 @@ import struct
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -20,6 +20,7 @@ from ..errors import UserError
 from .sources import Item
 
 WEB_LABELS = "web_labels"  # the array of an .npz file with the keyword that each image was found by
+_OPEN = 8  # archives that may stay open without a need
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of name and extra field
 
 
@@ -37,6 +38,13 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         for archive in self._archives.values():
             archive.close()
+
+    def close_all_but(self, files: Collection[str]) -> None:
+        """Close archives that are not among `files`, but for a few: thousands that are read one by one stay few."""
+        with self._lock:
+            idle = [file for file in self._archives if file not in files]
+            for file in idle[: max(len(self._archives) - _OPEN, 0)]:
+                self._archives.pop(file).close()
 
     def read(self, item: Item) -> bytes | NDArray[np.uint8]:
         """The bytes of an image file, or the pixels (H, W, 3) of a row; `OSError` when it cannot be read."""

@@ -10,11 +10,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:  # tables of images are read where torch is not installed, too
+    from torch import Tensor
 
 Rows = NDArray[np.intp]
 Mix = Literal["mixup", "cutmix", "x+u"]

@@ -59,7 +59,7 @@ def read_tree(root: Path) -> Tree:
     if root.is_dir():
         found.extend(_walk(root, "", folders, ancestors=frozenset()))
     elif zipfile.is_zipfile(root):
-        found.extend(_archive(root, "", folders, mount_at_stem=False))
+        found.extend(archive_items(root, "", folders, mount_at_stem=False))
     else:
         raise UserError(f"'{root}' is neither a folder nor a .zip archive; give one of these")
     return _sorted_tree(found, folders)
@@ -69,14 +69,15 @@ def _sorted_tree(found: list[Item], folders: set[str]) -> Tree:
     found.sort(key=lambda item: (item.path, item.entry))
     # an archive left beside its unpacked folder gives each path twice: the file comes first and counts
     found = list({item.path: item for item in reversed(found)}.values())[::-1]
-    arrays = tuple(item for item in found if _suffix(item.path) == ".npz")
-    texts = tuple(item for item in found if _suffix(item.path) == ".txt")
+    arrays = tuple(item for item in found if suffix_of(item.path) == ".npz")
+    texts = tuple(item for item in found if suffix_of(item.path) == ".txt")
     others = {*arrays, *texts}
     images = tuple(item for item in found if item not in others) if others else tuple(found)
     return Tree(images, arrays, texts, frozenset(folders))
 
 
-def _suffix(name: str) -> str:
+def suffix_of(name: str) -> str:
+    """The ending of a name in small letters, with its dot, or nothing."""
     return name[name.rfind(".") :].lower() if "." in name else ""
 
 
@@ -86,7 +87,7 @@ def is_junk(name: str) -> bool:
 
 
 def _is_wanted(name: str) -> bool:
-    suffix = _suffix(name)
+    suffix = suffix_of(name)
     return suffix in IMAGE_SUFFIXES or suffix in _OTHER_SUFFIXES
 
 
@@ -108,8 +109,8 @@ def _walk(folder: Path, at: str, folders: set[str], ancestors: frozenset[tuple[i
         path = f"{at}/{printable(entry.name)}" if at else printable(entry.name)
         if entry.is_dir():
             yield from _walk(Path(entry.path), path, folders, ancestors | {identity})
-        elif _suffix(entry.name) == ".zip":
-            yield from _archive(Path(entry.path), at, folders, mount_at_stem=True)
+        elif suffix_of(entry.name) == ".zip":
+            yield from archive_items(Path(entry.path), at, folders, mount_at_stem=True)
         elif _is_wanted(entry.name):
             yield Item(path, entry.path, stamp=_stamp(entry))
 
@@ -127,7 +128,8 @@ def _stamp(entry: os.DirEntry[str] | Path) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
 
 
-def _archive(archive: Path, at: str, folders: set[str], *, mount_at_stem: bool) -> Iterator[Item]:
+def archive_items(archive: Path, at: str, folders: set[str], *, mount_at_stem: bool) -> Iterator[Item]:
+    """The files of an archive below `at`, in the order of its own table; names of its folders go into `folders`."""
     try:
         with zipfile.ZipFile(archive) as opened:
             infos = {info.filename: info for info in opened.infolist()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache as remembered
@@ -11,6 +10,7 @@ from pathlib import Path
 import torch
 
 from ..config import Flat, RunConfig, resolve
+from ..data.cache import default_cache as default_cache  # it is asked for here, too
 from ..data.catalog import UNKNOWN_DATASET
 from ..data.digits import digits_root
 from ..data.folders import Benchmark, read_benchmark
@@ -27,12 +27,6 @@ from .machine import Precision, choose_precision
 
 EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
 Report = Callable[[int, int], None]  # done, total
-
-
-def default_cache() -> Path:
-    """Where decoded images are kept: $SSDG_CACHE, or a folder among the user's caches."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("SSDG_CACHE") or Path(home) / "ssdg")
 
 
 def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConfig, Problem]:

@@ -12,9 +12,9 @@ from ..files import write_json
 from ..methods.api import Learner, Settings
 from .evaluate import all_logits, mean_probs
 from .predictions import best_two, write_predictions
+from .rejection import Rejection
 from .result import versions
 from .state import save_tensors
-from .unknown import Rejection
 
 
 @dataclass(frozen=True)
@@ -61,5 +61,5 @@ def predict_target(path: Path, learner: Learner, problem: Problem, pipeline: Pip
     """What the networks together say of every image of the target, whether its classes are known or not."""
     target = problem.target
     if target is not None and len(target.images):
-        probs = mean_probs(all_logits(learner, target.images, pipeline))
+        probs = mean_probs(all_logits(learner, target.images, pipeline)).numpy()
         write_predictions(path, best_two(target.paths, probs, problem.task.classes))

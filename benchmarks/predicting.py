@@ -1,0 +1,125 @@
+"""How much memory `ssdg predict` takes for few and for many files, and how fast it is.
+
+    python benchmarks/predicting.py [--files 1000 50000] [--format csv]
+
+The files are hard links to twenty JPEGs of 320 × 240 in one folder. The networks are small (32 px, random weights),
+for it is the stream that is measured. Every command is a process of its own, which tells its peak memory itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+CLASSES = [str(number) for number in range(10)]
+SIZE = 32
+MEASURED = """
+import sys, time
+from ssdg.cli import call
+started = time.perf_counter()
+code = call(sys.argv[1:])
+seconds, busy = time.perf_counter() - started, time.process_time()
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(seconds, busy, int(peak) / 1024, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def write_photos(folder: Path, count: int) -> Path:
+    """So many names of twenty JPEGs."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
+        Image.fromarray(coarse).resize((320, 240), Image.Resampling.BICUBIC).save(folder / f"{number:07}.jpg")
+    for number in range(20, count):
+        (folder / f"{number:07}.jpg").hardlink_to(folder / f"{number % 20:07}.jpg")
+    return folder
+
+
+def write_onnx(path: Path) -> Path:
+    """Two convolutions, a mean and a softmax, as an exported file."""
+    rng = np.random.default_rng(0)
+    shapes = {"first": (32, 3, 3, 3), "second": (64, 32, 3, 3), "head": (64, len(CLASSES))}
+    held = [numpy_helper.from_array(rng.normal(0, 0.1, s).astype(np.float32), n) for n, s in shapes.items()]
+    held.append(numpy_helper.from_array(np.array(255, np.float32), "white"))
+    nodes = [
+        helper.make_node("Cast", ["images"], ["x"], to=TensorProto.FLOAT),
+        helper.make_node("Transpose", ["x"], ["turned"], perm=[0, 3, 1, 2]),
+        helper.make_node("Div", ["turned", "white"], ["scaled"]),
+        helper.make_node("Conv", ["scaled", "first"], ["a"], strides=[2, 2]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "second"], ["c"], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["c"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["features"]),
+        helper.make_node("MatMul", ["features", "head"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], ["probs"], axis=1),
+    ]
+    given = helper.make_tensor_value_info("images", TensorProto.UINT8, ["N", SIZE, SIZE, 3])
+    told = helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["N", len(CLASSES)])
+    graph = helper.make_graph(nodes, "small", [given], [told], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    card = {"format": 1, "classes": CLASSES, "size": SIZE, "input": "uint8-nhwc", "reject": None}
+    helper.set_model_props(model, {"ssdg": json.dumps(card)})
+    onnx.save(model, path)
+    return path
+
+
+def write_model(folder: Path) -> Path:
+    """The digits CNN with random weights, as a run leaves it."""
+    from ssdg.engine.state import save_tensors
+    from ssdg.methods import find_method
+    from ssdg.methods.api import Sizes
+    from ssdg.models.backbones import build_backbone
+
+    method = find_method("source-only")
+    settings = method.settings.model_validate({})
+    learner = method.learner(lambda: build_backbone("digits-cnn", "none"), Sizes(len(CLASSES), 1), settings)
+    folder.mkdir()
+    save_tensors(folder / "model.safetensors", dict(learner.nets.state_dict()), {})
+    about = {"format": 1, "learner": "source-only", "backbone": "digits-cnn", "num_domains": 1}
+    about |= {"size": SIZE, "classes": CLASSES, "settings": settings.model_dump(mode="json")}
+    (folder / "model.json").write_text(json.dumps(about), encoding="utf-8")
+    return folder
+
+
+def measure(model: Path, photos: Path, out: Path) -> tuple[float, float, float]:
+    """Seconds of the command, those that a core worked for it, and its peak memory in MB."""
+    words = ["predict", str(model), str(photos), "-o", str(out), "--device", "cpu"]
+    done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, check=True)
+    seconds, busy, peak = map(float, done.stderr.split()[-3:])
+    return seconds, busy, peak
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, nargs="+", default=[1_000, 50_000])
+    parser.add_argument("--format", choices=("csv", "jsonl", "parquet"), default="csv")
+    arguments = parser.parse_args()
+    columns = ("Model", "Files", "Peak memory, MB", "Seconds", "Images/s", "Images per second of a core")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        models = {
+            "two convolutions, .onnx": write_onnx(root / "model.onnx"),
+            "digits CNN, torch": write_model(root / "m"),
+        }
+        folders = {count: write_photos(root / str(count), count) for count in arguments.files}
+        for title, model in models.items():
+            for count, photos in folders.items():
+                seconds, busy, peak = measure(model, photos, root / f"out.{arguments.format}")
+                paces = f"{count / seconds:,.0f} | {count / busy:,.0f}"
+                print(f"| {title} | {count:,} | {peak:,.0f} | {seconds:.1f} | {paces} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

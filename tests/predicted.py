@@ -1,0 +1,37 @@
+"""Commands of `ssdg predict` and what they leave."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from pyarrow import parquet
+
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+
+
+def words(
+    model: Path, *paths: object, out: Path, reject: float = 0.3, batch: int = 8, more: tuple[object, ...] = ()
+) -> list[str]:
+    return [str(w) for w in ("predict", model, *paths, "-o", out, "--reject", reject, "--batch", batch, *more)]
+
+
+def content(path: Path) -> object:
+    return parquet.read_table(path).to_pylist() if path.suffix == ".parquet" else path.read_bytes()
+
+
+def left(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def wait_for(condition: object, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 60
+    while not condition():  # type: ignore[operator]
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
