@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -18,6 +17,7 @@ from ..data.elements import pixels_at
 from ..data.folders import read_class_folder
 from ..data.inputs import Images, Row, is_path, read_images, read_unlabeled_place
 from ..data.reader import Reader
+from ..data.threads import num_cores
 from ..data.written import checked_labels, class_folder
 from ..errors import UserError
 from ..inference import BATCH, Model
@@ -52,7 +52,7 @@ def read_scored(given: Any, names: Sequence[str]) -> tuple[Images, NDArray[np.in
 def logits_of(model: Model, images: Images) -> Tensor:
     """(networks, n, K), batch by batch: no more than a batch of images is in memory."""
     parts, rows = [], enumerate(images)
-    with Reader() as reader, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with Reader() as reader, ThreadPoolExecutor(num_cores()) as pool:
 
         def decode(row: tuple[int, Row]) -> NDArray[np.uint8]:
             return pixels_at(row[1][0], model.size, reader, f"image {row[0]} of {images.role}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from ..data.threads import num_cores
 from ..engine.rejection import Rejection
 from ..errors import UserError, unknown
 from .classifier import Answer, Images, OutOfMemory
@@ -114,7 +114,7 @@ def load_onnx(path: Path | str, device: str = "auto", threads: int | None = None
     providers = find_providers(device, ort.get_available_providers())
     options = ort.SessionOptions()
     options.log_severity_level = 4  # what goes wrong is told in our own sentence
-    options.intra_op_num_threads = threads or len(os.sched_getaffinity(0))
+    options.intra_op_num_threads = threads or num_cores()
     options.add_session_config_entry("session.load_model_format", "ONNX")
     try:
         session = ort.InferenceSession(content, options, providers=providers)

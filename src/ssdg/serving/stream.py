@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ import numpy as np
 from ..data.decode import UnreadableError, decode, resize
 from ..data.reader import Reader
 from ..data.sources import Item
+from ..data.threads import num_cores
 from ..engine.predictions import Prediction, best_two
 from ..errors import UserError
 from .classifier import Answer, Classifier, Images, OutOfMemory, require_rejection
@@ -43,7 +43,7 @@ def decoded_batches(
 ) -> Iterator[tuple[Sequence[Found], Sequence[Decoded]]]:
     """What was found, in lists of `batch`, and its pixels; the next list is decoded while a caller works on one."""
     stream, waiting = iter(found), deque[tuple[list[Found], list[Future[Decoded]]]]()
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    pool = ThreadPoolExecutor(num_cores())
     with Reader() as reader:
         try:
             while True:
