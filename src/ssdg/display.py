@@ -129,6 +129,8 @@ class Display(Screen):
         for name, title in (("target", f"unseen {target}"), ("validation", "held-out labeled")):
             if name in result:
                 self.console.print(score_table(title, result[name]))
+        if "profile" in result:
+            self.console.print(profile_table(result["profile"]))
         if self.folder is None:
             return
         if target is not None:
@@ -146,6 +148,18 @@ def score_table(title: str, scores: dict[str, Any]) -> Table:
     table.add_row("last epoch", *(f"{scores['final'][c]:.2f}" for c in columns))
     mean_of = f"mean of last {scores['epochs_averaged']} epochs"
     table.add_row(mean_of, *(f"{scores['last_five'][c]:.2f}" for c in columns))
+    return table
+
+
+def profile_table(profile: dict[str, Any]) -> Table:
+    """Where the time went, the longest first."""
+    rate = profile["images_per_second"]
+    title = "where the time went" + (f"; {rate:,.0f} images/s while training" if rate else "")
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in ("phase", "seconds", "share, %"):
+        table.add_column(column, justify="left" if column == "phase" else "right")
+    for name, seconds in sorted(profile["seconds"].items(), key=lambda pair: -pair[1]):
+        table.add_row(name, f"{seconds:,.1f}", f"{100 * seconds / profile['total']:.1f}")
     return table
 
 

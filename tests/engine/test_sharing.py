@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from runs import same_weights, short_settings
+from ssdg.engine.events import read_events
 from ssdg.engine.machine import start_machine
 from ssdg.engine.open import open_run, with_others
 from ssdg.engine.run import run
@@ -47,8 +48,9 @@ def shelf(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder / "shelf"
 
 
-def seconds_by_phase(result: dict[str, Any]) -> dict[str, float]:
-    return {name: phase["seconds"] for name, phase in result["phases"].items()}
+def epochs_told(folder: Path) -> list[dict[str, Any]]:
+    told = [event for event in read_events(folder / "events.jsonl") if event["event"] == "epoch"]
+    return [{k: v for k, v in event.items() if k != "time"} for event in told]
 
 
 def test_a_labeler_of_the_same_domain_is_shared_between_targets(
@@ -62,6 +64,7 @@ def test_a_labeler_of_the_same_domain_is_shared_between_targets(
     assert stripped(fresh) == stripped(shared)
     new = {path.name for path in shelf.glob("*.safetensors")} - before
     assert len(new) == 5  # apl/sketch of cycle 1, both of cycle 2, dcg of both; apl/neon of cycle 1 was found
+    assert epochs_told(tmp_path / "shared") == epochs_told(tmp_path / "fresh")  # those of the stage found as well
     other = shelf.parent / "other" / "stages" / "1-apl-neon.safetensors"
     assert (tmp_path / "shared" / "stages" / "1-apl-neon.safetensors").read_bytes() == other.read_bytes()
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..config import RunConfig
     from ..data.hidden import Problem
     from ..engine.machine import Machine
+    from ..profiling import Profile
 
 SETTING = re.compile(r"[A-Za-z_.]*=|.*\.ya?ml$")  # and not a folder such as ./a=b
 Threads = Annotated[int | None, Parameter(validator=Number(gte=1))]
@@ -47,6 +48,7 @@ def train(
     save_seconds: Seconds = 30.0,
     tensorboard: bool = False,
     wandb: str | None = None,
+    profile: bool = False,
 ) -> int:
     """Train a method, or go on with a run that was stopped: the same command continues.
 
@@ -92,6 +94,8 @@ def train(
         Write curves for TensorBoard into the run's folder.
     wandb
         A project of Weights & Biases that gets the curves.
+    profile
+        Tell where the time went, phase by phase, in the end and in result.json.
     """
     from ..config import merge, parse_overrides, read_yaml
 
@@ -107,7 +111,7 @@ def train(
     named |= {"setting": setting, "plugin": plugin, "seed": seed}
     given = merge(given, {name: value for name, value in named.items() if value is not None})
     given = merge(given, parse_overrides(word for word in words if "=" in word))
-    return start(given, out, dry_run, Options(device, threads, cache, save_seconds, tensorboard, wandb))
+    return start(given, out, dry_run, Options(device, threads, cache, save_seconds, tensorboard, wandb, profile))
 
 
 def resume(
@@ -158,6 +162,7 @@ class Options:
     save_seconds: float = 30.0
     tensorboard: bool = False
     wandb: str | None = None
+    profile: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """For `run.json`, so that `ssdg resume` computes as the run began."""
@@ -168,6 +173,24 @@ class Options:
 
 def start(given: dict[str, Any], out: Path | None, dry_run: bool, options: Options) -> int:
     """Open the data, train, show; returns the exit code."""
+    from ..profiling import measuring
+
+    with measuring(new_profile(options.device) if options.profile else None):
+        return train_or_rehearse(given, out, dry_run, options)
+
+
+def new_profile(device: str) -> Profile:
+    """One that waits for an accelerator."""
+    import torch
+
+    from ..profiling import Profile
+
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    return Profile(torch.cuda.synchronize) if on_gpu else Profile()
+
+
+def train_or_rehearse(given: dict[str, Any], out: Path | None, dry_run: bool, options: Options) -> int:
+    """The run, or all of its phases in small."""
     config, problem, machine = prepare(given, options, dry_run)
     if not dry_run:
         execute(config, problem, machine, out or default_folder(config), options)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import UserError
 from ..files import atomic_path, locked, remove_leftovers, write_json
+from ..profiling import timed
 from .decode import DECODE_VERSION, UnreadableError, decode, resize
 from .mapped import MappedPixels
 from .progress import Progress, shown
@@ -47,7 +48,7 @@ def load_images(
     items: Sequence[Item], size: int, cache: Path, *, title: str = "images", progress: Progress | None = None
 ) -> CachedImages:
     """Open the decoded images of `items`, decoding them first if this was never done for these contents."""
-    with _cache_errors(cache), Reader() as reader:
+    with timed("decode"), _cache_errors(cache), Reader() as reader:
         reading = (f"{title}: reading", progress and _quiet)
         digests, unread = _digests(items, cache, reader, reading)
         kept = np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))

@@ -122,8 +122,8 @@ def _photometric(x: Tensor, picked: Tensor, level: Tensor) -> None:
     for number, op in enumerate(PHOTOMETRIC):
         rows = (picked == number).nonzero()[:, 0]
         if op is not identity and len(rows):
-            here = rows.to(x.device)
-            level_here = level[rows].to(x.device, x.dtype).view(-1, 1, 1, 1)
+            here = rows.to(x.device, non_blocking=True)
+            level_here = level[rows].to(x.device, x.dtype, non_blocking=True).view(-1, 1, 1, 1)
             x.index_copy_(0, here, op(x.index_select(0, here), level_here))
 
 
@@ -149,8 +149,8 @@ def _geometric(x: Tensor, matrices: Tensor) -> None:
     """Warp in place those samples whose matrix is not the identity."""
     rows = (matrices != torch.eye(3)[:2]).any(2).any(1).nonzero()[:, 0]
     if len(rows):
-        here = rows.to(x.device)
-        grid = _grid(matrices[rows].to(x.device, x.dtype), *x.shape[2:])
+        here = rows.to(x.device, non_blocking=True)
+        grid = _grid(matrices[rows].to(x.device, x.dtype, non_blocking=True), *x.shape[2:])
         shifted = x.index_select(0, here).sub_(GREY)  # so that zeros from outside mean grey
         x.index_copy_(0, here, F.grid_sample(shifted, grid, align_corners=False).add_(GREY))
 
@@ -174,8 +174,8 @@ def cutout_(x: Tensor, drawn: Tensor) -> Tensor:
     """
     height, width = x.shape[2:]
     half = drawn[:, :1] * 0.25  # of the side
-    rows = _near(height, drawn[:, 1:2], half).to(x.device)
-    columns = _near(width, drawn[:, 2:3], half).to(x.device)
+    rows = _near(height, drawn[:, 1:2], half).to(x.device, non_blocking=True)
+    columns = _near(width, drawn[:, 2:3], half).to(x.device, non_blocking=True)
     hole = (rows[:, None, :, None] & columns[:, None, None, :]).to(x.dtype)
     return x.mul_(1 - hole).add_(hole, alpha=GREY)  # exact, and six times faster here than masked_fill_
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from ..data.streams import BatchStream
 from ..errors import NotFinite, Stopped
 from ..methods.api import Learner, Progress
+from ..profiling import measured, timed
 from ..seeds import derive_seed
 from .events import Events
 from .machine import Machine
@@ -90,7 +91,12 @@ def run_steps(
     for step in range(meta["step"], stage.steps):
         # All randomness of a step comes from its number: none of it needs saving.
         torch.manual_seed(derive_seed(stage.seed, step))
-        add(sums, learner.step(stream.draw(step), stage.at(step)))
+        with timed("augment"):
+            batch = stream.draw(step)
+        with timed("forward"):  # and what a method computes beside `descend`
+            add(sums, learner.step(batch, stage.at(step)))
+        if profile := measured():
+            profile.images += stage.images_per_step
         meta["step"] = step + 1
         if meta["step"] % stage.steps_per_epoch == 0:
             _end_epoch(stage, meta, sums, after_epoch, events)
@@ -121,8 +127,15 @@ def _end_epoch(
     means = {name: float(value) / stage.steps_per_epoch for name, value in sums.items()}
     _require_finite(means, stage, meta)
     sums.clear()
-    row = {"epoch": meta["step"] // stage.steps_per_epoch, **means, **after_epoch()}
+    with timed("evaluation"):
+        scores = after_epoch()
+    row = {"epoch": meta["step"] // stage.steps_per_epoch, **means, **scores}
     meta["history"].append(row)
+    tell_epoch(stage, row, events)
+
+
+def tell_epoch(stage: Stage, row: dict[str, Any], events: Events) -> None:
+    """Record an epoch: its losses and scores."""
     events.emit("epoch", key=stage.key, round=stage.round, epochs=stage.epochs, **row)
 
 
@@ -133,7 +146,8 @@ def _save(stage: Stage, learner: Learner, meta: Meta, sums: dict[str, Tensor], c
         raise _not_finite("a weight", stage, meta)
     meta["finished"] = meta["step"] == stage.steps
     if clock.machine.is_main:
-        save_state(stage.path, learner, meta)
+        with timed("checkpoint"):
+            save_state(stage.path, learner, meta)
     clock.saved = time.monotonic()
 
 

@@ -23,6 +23,7 @@ from ..files import locked, remove_leftovers, write_json
 from ..methods import METHODS, find_method
 from ..methods.api import LearnerT, MakeBackbone, Method, Settings, Sizes
 from ..models.backbones import build_backbone
+from ..profiling import measured
 from ..seeds import derive_seed
 from .events import Events, Listener
 from .fit import fit
@@ -121,6 +122,8 @@ def run(
             rejection = choose_rejection(learner, problem.validation, pipeline)
             save_model(folder / "model", learner, build.built[id(learner)], config, problem, rejection)
             predict_target(folder / "predictions.csv", learner, problem, pipeline)
+            if profile := measured():
+                result["profile"] = profile.as_json()
             write_json(folder / "result.json", result)
         events.emit("end", result={k: result[k] for k in ("target", "validation") if k in result})
         machine.wait()

@@ -18,12 +18,13 @@ from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import atomic_path
 from ..methods.api import Learner, Rule, Settings
+from ..profiling import timed
 from ..seeds import derive_seed
 from .audit import audit_labels
 from .evaluate import accuracies, all_logits, mean_probs
 from .events import Events
 from .feeding import images_per_step, make_stream, steps_per_epoch
-from .loop import Clock, Stage, run_steps
+from .loop import Clock, Stage, run_steps, tell_epoch
 from .machine import Machine
 from .pooled import Passed
 from .sharing import Shelf, aim, identity, scored_data
@@ -61,8 +62,10 @@ class StageTrainer:
     ) -> None:
         """See `ssdg.methods.api.Trainer`."""
         stage = self._stage(key, round, inputs, settings)
-        with self._from_shelf(stage, learner, inputs, settings, lr_scale, product):
+        with self._from_shelf(stage, learner, inputs, settings, lr_scale, product) as is_shared:
             meta = self._start(stage, learner, inputs.fingerprint, product)
+            for row in meta["history"] if is_shared else ():
+                tell_epoch(stage, row, self.events)
             self.metas[stage.path.stem] = meta
             was_finished = bool(meta["finished"])
             if not was_finished:
@@ -71,7 +74,8 @@ class StageTrainer:
                 after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
                 run_steps(stage, learner, stream, meta, after, self.clock, self.events)
         if self.machine.is_main:
-            self.look(Passed(key, round, learner, inputs, settings, stage.seed, product, meta))
+            with timed("samples"):
+                self.look(Passed(key, round, learner, inputs, settings, stage.seed, product, meta))
         self.machine.wait()
         done = {"seconds": meta["seconds"], "steps": stage.steps, "found": was_finished}
         self.events.emit("trained", key=key, round=round, **done)
@@ -81,7 +85,8 @@ class StageTrainer:
         path = self.folder / "labels" / f"{stage_name(key, round)}.npz"
         was_labeled = path.exists()
         if not was_labeled and self.machine.is_main:
-            save_labels(path, apply_rule(all_logits(learner, pool.images, self.pipeline), rule))
+            with timed("labeling"):
+                save_labels(path, apply_rule(all_logits(learner, pool.images, self.pipeline), rule))
         self.machine.wait()
         labels = load_labels(path, len(pool))
         report = {"key": key, "round": round, "domains": audit_labels(labels, pool, self.problem)}
@@ -98,21 +103,21 @@ class StageTrainer:
         settings: Settings,
         lr_scale: float,
         product: bool,
-    ) -> Iterator[None]:
+    ) -> Iterator[bool]:
         """Fetch the stage if another run has left it on the shelf, else leave it there once it is done.
 
         The product's stage holds scores on targets: it is shared by runs that are scored on the same ones. One that
-        was begun is not shared.
+        was begun is not shared. Yields whether it was fetched.
         """
         scored = scored_data(self.problem) if product else ""
         is_alone = self.machine.world > 1 or stage.path.exists()
         if self.shelf is None or is_alone:
-            yield
+            yield False
             return
         name = identity(stage, learner, inputs, settings, lr_scale, self.pipeline, self.machine, scored)
         with self.shelf.turn(name):
             found = self.shelf.fetch(name, stage.path)
-            yield
+            yield found
             if not found:
                 self.shelf.keep(name, stage.path)
 

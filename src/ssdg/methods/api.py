@@ -27,6 +27,7 @@ from ..data.sets import (
 from ..errors import unknown
 from ..models.backbones import Backbone
 from ..models.heads import linear_head
+from ..profiling import timed
 
 Family = Literal["source", "DA", "DG", "DA+DG", "SSL", "ours"]
 Need = Literal["unlabeled", "balanced", "second", "strong"]  # data; as many images per domain; further views
@@ -242,9 +243,11 @@ def descend(loss: Tensor, *optimizers: Optimizer) -> None:
     """One step down the gradient of `loss` for the parameters of these optimizers; the others stay."""
     for optimizer in optimizers:
         optimizer.zero_grad()
-    torch.autograd.backward(loss)
-    for optimizer in optimizers:
-        optimizer.step()
+    with timed("backward"):
+        torch.autograd.backward(loss)
+    with timed("step"):
+        for optimizer in optimizers:
+            optimizer.step()
 
 
 def with_head(backbone: Backbone, num_classes: int) -> nn.Sequential:

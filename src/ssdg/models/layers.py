@@ -116,8 +116,8 @@ class StyleConfusor(nn.Module):
         size = len(features)
         # float64: a Beta of small alpha lives near 0 and 1
         alpha = torch.full((size,), self.alpha, dtype=torch.float64)
-        mix = torch.distributions.Beta(alpha, alpha).sample().to(features.device)
-        shuffled = torch.randperm(size).to(features.device)
+        mix = torch.distributions.Beta(alpha, alpha).sample().to(features.device, non_blocking=True)
+        shuffled = torch.randperm(size).to(features.device, non_blocking=True)
         return confuse_style(features, shuffled, mix, eps=self.eps, detach=self.detach)
 
     def extra_repr(self) -> str:

@@ -83,6 +83,13 @@ class WebLabels(BaseModel):
     domains: dict[str, Counts]
 
 
+class Profile(BaseModel):
+    """Where the time of the process that ended the run went."""
+
+    seconds: dict[str, float]
+    total: float
+
+
 class Result(BaseModel):
     """`result.json`."""
 
@@ -100,6 +107,7 @@ class Result(BaseModel):
     target: Scores | None = None
     validation: Scores | None = None
     web_labels: WebLabels | None = None
+    profile: Profile | None = None
 
 
 class Domain(BaseModel):

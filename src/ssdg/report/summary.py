@@ -49,6 +49,10 @@ def facts(run: Run) -> list[list[str]]:
     if result:
         rate = result.images_seen / result.seconds if result.seconds else 0.0
         found.append(["training", f"{duration(result.seconds)}, {result.images_seen:,} images, {rate:,.0f} images/s"])
+        if result.profile and result.profile.total:
+            shares = sorted(result.profile.seconds.items(), key=lambda pair: -pair[1])
+            told = ", ".join(f"{name} {100 * value / result.profile.total:.1f} %" for name, value in shares)
+            found.append(["time went to", told])
         found.append(["machine", ", ".join(f"{name} {value}" for name, value in result.machine.items())])
         found.append(["versions", ", ".join(f"{name} {value}" for name, value in result.versions.items())])
     found.append(["settings, images", f"{run.start.hash}, {run.start.fingerprint}"])

@@ -64,7 +64,7 @@ class Dgvgs:
             each = [(domain == d).nonzero().squeeze(1) for d in sorted(set(domain.tolist()))]
             return [rows for rows in each if len(rows) > 1] or [torch.arange(len(domain), device=domain.device)]
         num_groups = max(1, min(self.settings.groups, len(domain) // 2))
-        return list(torch.randperm(len(domain)).to(domain.device).tensor_split(num_groups))
+        return list(torch.randperm(len(domain)).to(domain.device, non_blocking=True).tensor_split(num_groups))
 
     def _surgery(self, grads: Tensor) -> Tensor:
         if self.settings.conflict == "zero":

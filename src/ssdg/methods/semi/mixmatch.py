@@ -59,10 +59,12 @@ class MixMatch:
         guess = self._guess(x[len(labeled.x) :])
         y = F.one_hot(labeled.y, self.num_classes) if labeled.y.ndim == 1 else labeled.y
         target = cat([y.to(guess.dtype), guess, guess])
-        order = torch.randperm(len(x)).to(x.device)
+        order = torch.randperm(len(x)).to(x.device, non_blocking=True)
         alpha = torch.full((len(x),), self.settings.alpha, dtype=torch.float64)
         drawn = torch.distributions.Beta(alpha, alpha).sample()
-        share = torch.maximum(drawn, 1 - drawn).to(x.device)  # each mixture is nearer to its own image
+        share = torch.maximum(drawn, 1 - drawn).to(
+            x.device, non_blocking=True
+        )  # each mixture is nearer to its own image
         return mix_up(x, order, share), mix_up(target, order, share)
 
     @no_grad()
