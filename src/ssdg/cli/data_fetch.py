@@ -16,7 +16,7 @@ def fetch(
     name: str,
     *,
     to: Path | None = None,
-    from_: Annotated[list[Path] | None, Parameter(name="--from", consume_multiple=True)] = None,
+    from_: Annotated[list[Path] | None, Parameter(name="--from", consume_multiple=True, negative=())] = None,
     source: str | None = None,
 ) -> int:
     """Download a benchmark, unpack it, lay it out for --data and check it; a stopped fetch goes on.
