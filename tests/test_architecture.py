@@ -15,8 +15,9 @@ ALLOWED = {
     "models": {"models"},
     "data": {"data"},
     "web": {"web", "data", "__version__"},  # it never trains
+    "hub": {"hub", "data.catalog", "data.sources", "data.splits", "models.weights", "web.refusal", "__version__"},
     "methods": {"losses", "models", "data.sets", "methods"},
-    "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config", "plugins"},
+    "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "hub.weights", "config", "plugins"},
     "serving": {"serving", "data", "engine.predictions", "engine.rejection"},
     "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},

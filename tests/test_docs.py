@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from ssdg.config import parse_overrides, resolve
+from ssdg.hub.published import PUBLISHED
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -65,14 +66,32 @@ def test_tests_that_pages_name_exist(page: Path) -> None:
     assert not [name for name in named if f"def {name}(" not in code]
 
 
-def test_settings_in_examples_are_allowed() -> None:
-    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "has_files"), [("settings.md", True), ("faq.md", False)])
+def test_settings_in_examples_are_allowed(page: str, has_files: bool) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     files = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     lines = [line for line in text.splitlines() if line.startswith("ssdg train ")]
-    assert files
+    assert bool(files) == has_files
     assert lines
     for file in files:
         resolve(yaml.safe_load(file), kind="photo", size=224)
     for line in lines:
         words = [word for word in line.split() if "=" in word]
         resolve({"labeled": "x", **parse_overrides(words)}, kind="photo", size=224)
+
+
+def test_sources_on_the_data_page_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:`([\w-]+)`)? ?\| (\d) \| (\S+) \|", text, re.MULTILINE)
+    named, told = "", []
+    for name, number, host in rows:
+        named = name or named
+        told.append((named, int(number), host))
+    assert told == [
+        (name, number, source.files[0].url.split("/")[2])
+        for name, one in PUBLISHED.items()
+        for number, source in enumerate(one.sources, start=1)
+    ]
+    asked = re.findall(r"^ssdg data fetch (\S+)", text, re.MULTILINE)
+    assert asked
+    assert {*asked} <= PUBLISHED.keys()

@@ -180,11 +180,27 @@ def resnet_state() -> State:
     return dict(build_backbone("resnet18").state_dict())
 
 
-def test_imagenet_weights_in_the_hub_folder_are_used(hub: Path, resnet_state: State) -> None:
+def test_imagenet_weights_in_the_hub_folder_are_used(
+    hub: Path, resnet_state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hub.mkdir(parents=True)
-    torch.save(resnet_state, hub / "resnet18-f37072fd.pth")
+    torch.save(resnet_state, hub / "w.pth")
+    name = f"resnet18-{hashlib.sha256((hub / 'w.pth').read_bytes()).hexdigest()[:8]}.pth"
+    (hub / "w.pth").rename(hub / name)
+    monkeypatch.setitem(weights.RESNET_FILES, "resnet18", name)
     got = build_backbone("resnet18", "imagenet").state_dict()
     assert torch.equal(got["layer4.1.conv2.weight"], resnet_state["layer4.1.conv2.weight"])
+
+
+def test_weights_in_the_hub_folder_that_are_not_the_published_ones_are_refused(
+    hub: Path, resnet_state: State
+) -> None:
+    hub.mkdir(parents=True)
+    torch.save(resnet_state, hub / "resnet18-f37072fd.pth")
+    with pytest.raises(
+        UserError, match=r"is refused, for its sha256 begins with [0-9a-f]{8} and not as its name tells"
+    ):
+        build_backbone("resnet18", "imagenet")
 
 
 def test_a_damaged_file_in_the_hub_folder_is_named(hub: Path) -> None:

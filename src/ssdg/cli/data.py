@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from ..data.verify import Description
 
-app = App(name="data", help="List known benchmarks; describe, count and verify folders of images.")
-MOST_OF_A_KIND = 20  # rows in the table of findings
+app = App(name="data", help="List and fetch known benchmarks; describe, count and verify folders of images.")
+app.command("ssdg.cli.data_fetch:fetch", name="fetch", help="Download a benchmark, unpack it and check it.")
 Json = Annotated[bool, Parameter(name="--json", negative=())]
 
 
@@ -176,29 +176,14 @@ def verify(root: Path, *, as_json: Json = False) -> int:
     as_json
         Print JSON instead of a table.
     """
-    from collections import Counter
     from dataclasses import asdict
 
     from ..data import verify as checks
+    from .data_display import print_findings
 
     findings = checks.verify(_found(root))
     if as_json:
         _print_json([asdict(finding) for finding in findings])
-        return int(bool(findings))
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    if not findings:
-        Console().print("all images can be read and nothing else was found")
-        return 0
-    table = Table("finding", "domain", "what")
-    shown: Counter[str] = Counter()
-    for finding in findings:
-        shown[finding.kind] += 1
-        if shown[finding.kind] <= MOST_OF_A_KIND:
-            table.add_row(finding.kind, Text(finding.domain), Text(finding.text))
-    Console().print(table)
-    hidden = sum(max(count - MOST_OF_A_KIND, 0) for count in shown.values())
-    Console().print(f"{len(findings)} findings" + (f", {hidden} not shown; --json has all" if hidden else ""))
-    return 1
+    else:
+        print_findings(findings)
+    return int(bool(findings))

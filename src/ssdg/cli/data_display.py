@@ -1,9 +1,11 @@
-"""The statistics of a data set in one of their formats: classes down, domains across."""
+"""The statistics of a data set in one of their formats, classes down, domains across; and what is wrong with it."""
 
 from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
+from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,10 +13,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..data.statistics import Count, DomainCount, Statistics
+    from ..data.verify import Finding
 
 Format = Literal["text", "markdown", "latex", "csv"]
 Cells = list[str]
 NO_CLASS, ALL, MISSING = "(no class)", "all", "-"
+MOST_OF_A_KIND = 20  # rows in the table of findings
 
 
 def render(told: Statistics, form: Format) -> str:
@@ -58,6 +62,26 @@ def count_table(told: Statistics) -> Table:
     for cells in total_rows(told):
         table.add_row(*map(Text, cells))
     return table
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """What `ssdg data verify` found, the first of each kind."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not findings:
+        Console().print("all images can be read and nothing else was found")
+        return
+    table = Table("finding", "domain", "what")
+    shown: Counter[str] = Counter()
+    for finding in findings:
+        shown[finding.kind] += 1
+        if shown[finding.kind] <= MOST_OF_A_KIND:
+            table.add_row(finding.kind, Text(finding.domain), Text(finding.text))
+    Console().print(table)
+    hidden = sum(max(count - MOST_OF_A_KIND, 0) for count in shown.values())
+    Console().print(f"{len(findings)} findings" + (f", {hidden} not shown; --json has all" if hidden else ""))
 
 
 def header(told: Statistics) -> Cells:

@@ -85,9 +85,11 @@ _EMBEDDED_DOMAINS = (
 _EMBEDDED_GET = "built in: made on this machine from packages of the extra 'demo', nothing to download"
 _PACS_GET = (
     "the PACS archive of the Deeper, Broader and Artier project page, unpacked as "
-    "ROOT/images/<domain>/<class>/ with ROOT/splits/<domain>_{train,crossval,test}_kfold.txt"
+    "ROOT/images/<domain>/<class>/ with ROOT/splits/<domain>_{train,crossval,test}_kfold.txt; ssdg data fetch pacs"
 )
-_OFFICE_GET = "the Office-Home archive of hemanthdv.org, unpacked as ROOT/<domain>/<class>/"
+_OFFICE_GET = (
+    "the Office-Home archive of hemanthdv.org, unpacked as ROOT/<domain>/<class>/; ssdg data fetch office-home"
+)
 _WEB_GET = (
     "released on request by the authors of the paper, or crawl your own with the class names as queries; "
     "put the images into ROOT/web/<class>/ beside the four domains"
@@ -108,7 +110,7 @@ CATALOG: tuple[Dataset, ...] = (
         "none",
         0.2,
         "the Digits-DG archive of DDAIG's authors, unpacked as ROOT/<domain>/{train,val}/<class>/; or one "
-        ".npz file per domain",
+        ".npz file per domain; ssdg data fetch digits-dg",
         "MNIST: CC BY-SA 3.0; SVHN: non-commercial use; MNIST-M and Synthetic digits: research use",
     ),
     Dataset(
@@ -170,6 +172,11 @@ CATALOG: tuple[Dataset, ...] = (
 def plain(name: str) -> str:
     """A name without case, spaces and signs: 'Real World' and 'real_world' are the same."""
     return "".join(c for c in name.casefold() if c.isalnum())
+
+
+def dataset_named(name: str) -> Dataset:
+    """The benchmark of that very name."""
+    return next(dataset for dataset in CATALOG if dataset.name == name)
 
 
 def dataset_of(domains: Sequence[str]) -> Dataset | None:

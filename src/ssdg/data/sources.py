@@ -86,7 +86,8 @@ def is_junk(name: str) -> bool:
     return name.startswith(".") or name.lower() in _JUNK
 
 
-def _is_wanted(name: str) -> bool:
+def is_wanted(name: str) -> bool:
+    """Whether a file of this name is an image, an .npz file or a text."""
     suffix = suffix_of(name)
     return suffix in IMAGE_SUFFIXES or suffix in _OTHER_SUFFIXES
 
@@ -111,7 +112,7 @@ def _walk(folder: Path, at: str, folders: set[str], ancestors: frozenset[tuple[i
             yield from _walk(Path(entry.path), path, folders, ancestors | {identity})
         elif suffix_of(entry.name) == ".zip":
             yield from archive_items(Path(entry.path), at, folders, mount_at_stem=True)
-        elif _is_wanted(entry.name):
+        elif is_wanted(entry.name):
             yield Item(path, entry.path, stamp=_stamp(entry))
 
 
@@ -147,6 +148,6 @@ def archive_items(archive: Path, at: str, folders: set[str], *, mount_at_stem: b
         whole = (*prefix, *parts)
         is_folder = infos[name].is_dir()
         folders.update("/".join(whole[:n]) for n in range(1, len(whole) + is_folder))
-        if not is_folder and _is_wanted(name):
+        if not is_folder and is_wanted(name):
             info = infos[name]
             yield Item("/".join(whole), str(archive), name, stamp=f"{stamp} {info.file_size} {info.CRC}")

@@ -24,6 +24,11 @@ class MatchedSplits:
     numbers: dict[int, str] = field(default_factory=dict)  # label number -> class name
 
 
+def is_split_file(name: str) -> bool:
+    """Whether a file of this name is a split list."""
+    return _SPLIT_FILE.fullmatch(name) is not None
+
+
 def read_split_files(texts: Iterable[Item]) -> dict[str, SplitLists]:
     """All split files of a tree, by domain in lower case."""
     found: dict[str, dict[str, list[tuple[str, int | None]]]] = {}

@@ -20,6 +20,7 @@ from ..data.roles import find_roles
 from ..data.sets import digest_of
 from ..data.web_digits import web_digits_root
 from ..errors import UserError
+from ..hub.weights import bring_imagenet
 from ..methods import find_method
 from ..models.backbones import build_backbone
 from ..plugins import load_plugin
@@ -136,6 +137,7 @@ def with_plugin(given: Flat) -> Flat:
 @remembered  # the many runs of a grid have few backbones
 def try_backbone(name: str, weights: str, size: int, device: str) -> Precision:
     """The precision that suits the backbone, once it has been built and has taken an image of this size."""
+    bring_imagenet(name, weights)
     backbone = build_backbone(name, weights)
     if size < int(backbone.min_size):
         raise UserError(f"size={size} is too small for {name}; give size={backbone.min_size} or more")

