@@ -196,6 +196,9 @@ def test_the_audit_of_labels_that_reject_nothing(world: Path, cache: Path, crawl
     given = {"y": [0, 1, 2], "keep": [True] * 3, "confidence": [0.5] * 3}
     row = audited(world, cache, crawl, truth=[0, OOD, -1], web=[0, 1, 2], **given)["labels"]
     assert (row["ood_precision"], row["ood_recall"], row["ood_auroc"]) == (None, 0.0, 50.0)
+    row = audited(world, cache, crawl, truth=[-1, OOD, -1], web=[0, 1, 2], **given)["labels"]
+    assert row["ood_recall"] == 0.0
+    assert not {"ood_precision", "ood_auroc"} & set(row)  # of what was left out, nobody knows what is of a class
     row = audited(world, cache, crawl, truth=[0, 1, -1], web=[0, 1, 2], **given)["labels"]
     assert not [key for key in row if key.startswith("ood")]
 

@@ -72,12 +72,14 @@ def rejection(keep: Mask, truth: Classes, confidence: NDArray[np.float32]) -> Ro
     """How well not being kept tells images of no class from those of a known one, and how well a low confidence does.
 
     Precision: of the images that were not kept, those of no class. Recall: of the images of no class, those not kept.
+    Where no image is known to be of a class, recall alone means anything.
     """
     strange, known = truth == OOD, truth >= 0
     if not strange.any():
         return {}
-    row: Row = {"ood_precision": share_of(strange[~keep & (strange | known)]), "ood_recall": share_of(~keep[strange])}
+    row: Row = {"ood_recall": share_of(~keep[strange])}
     if known.any():
+        row["ood_precision"] = share_of(strange[~keep & (strange | known)])
         row["ood_auroc"] = round(100 * auroc(-confidence[strange], -confidence[known]), 4)
     return row
 
