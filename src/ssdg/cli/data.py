@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,6 +65,28 @@ def _print_json(value: Any) -> None:
     import json
 
     print(json.dumps(value, indent=2))
+
+
+@app.command
+def unpack(
+    root: Path, to: Path, *, per_class: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+) -> None:
+    """Write images of .npz files as folders of PNG files, one per class: what data of your own look like.
+
+    Parameters
+    ----------
+    root
+        A folder of .npz files, or an embedded one: digits, web-digits.
+    to
+        The folder to make: DOMAIN/CLASS/N.png.
+    per_class
+        Images of each class and domain.  [default: all]
+    """
+    from ..data.unpacking import unpack_arrays
+
+    counts = unpack_arrays(_found(root), to, per_class)
+    told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    print(f"{sum(counts.values()):,} images in {to}: {told}")
 
 
 @app.command
