@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator
 from torch import Tensor
 
-from ..data.sets import LabeledSet
-from ..data.streams import Pipeline
 from ..errors import UserError
-from ..methods.api import Learner
 from .audit import auroc, share_of
-from .evaluate import all_logits
 
 STEPS = 100  # thresholds are kept for shares of whole percents
 GRAIN = 1e5  # they are rounded down to 1 / GRAIN, for the last digits of a score depend on the batch it is in
@@ -72,13 +68,6 @@ def choose_thresholds(scores: Scores) -> Rejection:
     exact = np.sort(scores)[rows]
     rounded = np.minimum(np.floor(exact * GRAIN) / GRAIN, exact)
     return Rejection(images=len(scores), thresholds=tuple(rounded.tolist()))
-
-
-def choose_rejection(learner: Learner, held_out: LabeledSet | None, pipeline: Pipeline) -> Rejection | None:
-    """The thresholds by the held-out images of the labeled domain; None where there are none."""
-    if held_out is None or not len(held_out):
-        return None
-    return choose_thresholds(known_scores(all_logits(learner, held_out.images, pipeline)))
 
 
 @dataclass(frozen=True)
