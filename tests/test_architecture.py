@@ -18,6 +18,7 @@ ALLOWED = {
     "methods": {"losses", "models", "data.sets", "methods"},
     "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config", "plugins"},
     "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
+    "export": {"export", "data", "engine", "inference", "methods.api"},  # it reads models and never trains
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},
     "report": {"report", "bench.folder", "bench.results", "bench.tables"},
 }

@@ -48,7 +48,7 @@ def opening(card: ModelCard) -> str:
     """What it is."""
     version = card.versions.get("ssdg", "")
     return (
-        f"An image classifier of {len(card.classes):,} classes for images of {card.size} × {card.size} pixels, trained "
+        f"An image classifier of {len(card.classes):,} classes for images of {card.size} × {card.size} px, trained "
         f"by ssdg {plain(version)} for domains that it has not seen."
     )
 
