@@ -89,7 +89,7 @@ class Model:
             yield Prediction(item.path, error=image) if isinstance(image, str) else next(told)
 
     def _told(self, paths: Sequence[str], logits: Tensor, threshold: float | None) -> Iterator[Prediction]:
-        rows = best_two(paths, logits, self.classes, self.temperature)
+        rows = best_two(paths, self.probs(logits), self.classes)
         if threshold is None:
             return rows
         scores = known_scores(logits).tolist()

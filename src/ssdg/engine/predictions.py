@@ -10,8 +10,6 @@ from pathlib import Path
 from torch import Tensor
 
 from ..files import atomic_path
-from .calibration import calibrated_probs
-from .evaluate import mean_probs
 
 COLUMNS = ("path", "class", "confidence", "second", "second_confidence", "error")
 MORE_COLUMNS = ("guess", "score")  # where a model may answer 'unknown'
@@ -52,12 +50,9 @@ class Written:
     unknown: int = 0
 
 
-def best_two(
-    paths: Sequence[str], logits: Tensor, classes: Sequence[str], temperature: float | None
-) -> Iterator[Prediction]:
-    """The two likeliest classes of each image, from logits (networks, n, K); confidences are calibrated."""
-    indices = mean_probs(logits).topk(2).indices
-    values = calibrated_probs(logits, temperature).gather(1, indices)
+def best_two(paths: Sequence[str], probs: Tensor, classes: Sequence[str]) -> Iterator[Prediction]:
+    """The two likeliest classes of each image; `probs` is (n, K)."""
+    values, indices = probs.topk(2)
     for path, (first, second), (p, q) in zip(paths, indices.tolist(), values.tolist(), strict=True):
         yield Prediction(path, classes[first], p, classes[second], q)
 

@@ -12,7 +12,7 @@ from ..data.streams import Pipeline
 from ..files import write_json, write_text
 from ..methods.api import Learner, Settings
 from ..models.backbones import backbones_of
-from .calibration import Calibration, calibrate
+from .calibration import Calibration, calibrate, calibrated_probs
 from .card import Domain, ModelCard, Preprocessing, Training
 from .evaluate import all_logits
 from .licences import licence_notes
@@ -113,5 +113,5 @@ def predict_target(
     """What the networks together say of every image of the target, whether its classes are known or not."""
     target = problem.target
     if target is not None and len(target.images):
-        logits = all_logits(learner, target.images, pipeline)
-        write_predictions(path, best_two(target.paths, logits, problem.task.classes, temperature))
+        probs = calibrated_probs(all_logits(learner, target.images, pipeline), temperature)
+        write_predictions(path, best_two(target.paths, probs, problem.task.classes))
