@@ -20,6 +20,7 @@ ALLOWED = {
     "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "hub.weights", "config", "plugins"},
     "serving": {"serving", "data", "engine.predictions", "engine.rejection"},
     "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
+    "export": {"export", "data", "engine", "inference", "methods.api"},  # it reads models and never trains
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},
     "report": {"report", "bench.folder", "bench.results", "bench.tables"},
 }

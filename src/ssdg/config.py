@@ -79,7 +79,7 @@ class RunConfig(BaseModel):
         """Equal for equal configurations, in any process and wherever the data lie (their contents are the
         problem's fingerprint): of a path only the last part counts.
         """
-        text = json.dumps(_last_parts(self.model_dump(mode="json")), sort_keys=True)
+        text = json.dumps(last_parts(self.model_dump(mode="json")), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def flat(self) -> Flat:
@@ -88,15 +88,21 @@ class RunConfig(BaseModel):
         return {**{k: v for k, v in values.items() if k != "settings"}, **values["settings"]}
 
 
-def _last_parts(values: Flat) -> Flat:
+def last_parts(values: Flat) -> Flat:
+    """The settings with no more than the last part of every path, the method's own included."""
     paths = ("data", "labeled", "target", "weights", "apl_weights", "plugin")
-    short: Flat = {key: Path(values[key]).name for key in paths if values.get(key) is not None}
+    short: Flat = {key: last_part(values[key]) for key in paths if values.get(key) is not None}
     for key in ("unlabeled", "web"):
         if values.get(key) is not None:
-            short[key] = [Path(path).name for path in values[key]]
+            short[key] = [last_part(path) for path in values[key]]
     if "settings" in values:
-        short["settings"] = _last_parts(values["settings"])
+        short["settings"] = last_parts(values["settings"])
     return {**values, **short}
+
+
+def last_part(path: str) -> str:
+    """The name of a file or folder without where it lies."""
+    return Path(path).name
 
 
 RUN_KEYS = tuple(name for name in RunConfig.model_fields if name != "settings")

@@ -29,6 +29,7 @@ COMMANDS = {
         "Score a trained run or an exported model on a folder with class sub-folders.",
     ),
     "predict": ("ssdg.cli.predict:predict", "Classify images with a trained run or an exported model."),
+    "export": ("ssdg.cli.export:export", "Write a trained model as an ONNX or .pt2 file for other programs."),
     "bench": ("ssdg.cli.bench:app", "Run all cells of a table of the paper, or of a grid of your own."),
     "methods": ("ssdg.cli.listing:methods", "List the methods that can be trained."),
     "table": ("ssdg.cli.table:table", "Make the table of a benchmark: mean ± deviation, best, paired tests."),

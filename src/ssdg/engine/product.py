@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..config import RunConfig
+from ..config import RunConfig, last_part, last_parts
 from ..data.hidden import Problem
 from ..data.streams import Pipeline
-from ..files import write_json
+from ..files import write_json, write_text
 from ..methods.api import Learner, Settings
-from .evaluate import all_logits, mean_probs
+from ..models.backbones import backbones_of
+from .calibration import Calibration, calibrate, calibrated_probs
+from .card import Domain, ModelCard, Preprocessing, Training
+from .evaluate import all_logits
+from .licences import licence_notes
 from .predictions import best_two, write_predictions
-from .rejection import Rejection
+from .reading import CARD, WEIGHTS
+from .readme import README, readme
+from .rejection import Rejection, choose_thresholds
 from .result import versions
 from .state import save_tensors
+from .unknown import known_scores
 
 
 @dataclass(frozen=True)
@@ -27,39 +35,84 @@ class Built:
     settings: Settings
 
 
-def save_model(
-    folder: Path,
-    learner: Learner,
-    built: Built,
-    config: RunConfig,
-    problem: Problem,
-    rejection: Rejection | None,
-) -> None:
-    """The networks alone and what is needed to use them.
+def save_model(folder: Path, learner: Learner, card: ModelCard) -> None:
+    """The networks alone, what is needed to use them, and a page that tells of them."""
+    save_tensors(folder / WEIGHTS, dict(learner.nets.state_dict()), {})
+    write_json(folder / CARD, card.model_dump(mode="json"))
+    write_text(folder / README, readme(card))
+
+
+def card_of(
+    learner: Learner, built: Built, config: RunConfig, problem: Problem, pipeline: Pipeline, result: dict[str, Any]
+) -> ModelCard:
+    """What `model.json` tells. It has no path of this machine.
 
     The product's networks may be those of another method than the run's: `mcd+mixstyle` ships a `mixstyle`.
     """
-    tensors = dict(learner.nets.state_dict())
-    about = {
-        "format": 1,
-        "method": config.method,
-        "learner": built.learner,
-        "backbone": built.backbone,
-        "num_domains": built.num_domains,
-        "size": config.size,
-        "classes": list(problem.task.classes),
-        "settings": built.settings.model_dump(mode="json"),
-        "reject": rejection.model_dump(mode="json") if rejection else None,
-        "fingerprint": problem.fingerprint,
-        "versions": versions(),
-    }
-    save_tensors(folder / "model.safetensors", tensors, {})
-    write_json(folder / "model.json", about)
+    rejection, calibration = held_out_facts(learner, problem, pipeline)
+    return ModelCard(
+        format=1,
+        method=config.method,
+        learner=built.learner,
+        backbone=built.backbone,
+        num_domains=built.num_domains,
+        size=config.size,
+        classes=problem.task.classes,
+        settings=last_parts(built.settings.model_dump(mode="json")),
+        preprocessing=preprocessing_of(learner, config.size),
+        reject=rejection,
+        calibration=calibration,
+        training=training_of(config, problem, result),
+        licence=licence_notes(config, problem, built.backbone),
+        fingerprint=problem.fingerprint,
+        versions=versions(),
+    )
 
 
-def predict_target(path: Path, learner: Learner, problem: Problem, pipeline: Pipeline) -> None:
+def held_out_facts(
+    learner: Learner, problem: Problem, pipeline: Pipeline
+) -> tuple[Rejection | None, Calibration | None]:
+    """Thresholds and temperature by the held-out images of the labeled domain; None where there are none."""
+    held_out = problem.validation
+    if held_out is None or not len(held_out):
+        return None, None
+    logits = all_logits(learner, held_out.images, pipeline)
+    return choose_thresholds(known_scores(logits)), calibrate(logits, held_out.y)
+
+
+def preprocessing_of(learner: Learner, size: int) -> Preprocessing:
+    """Size and the normalisation that the first backbone does itself, where it tells one."""
+    backbone = next(iter(backbones_of(learner.nets)), None)
+    own = getattr(backbone, "normalize", None)
+    if own is None:
+        return Preprocessing(size=size)
+    mean, std = ([round(value, 6) for value in part.flatten().tolist()] for part in (own.mean, own.std))
+    return Preprocessing.model_validate({"size": size, "mean": mean, "std": std})
+
+
+def training_of(config: RunConfig, problem: Problem, result: dict[str, Any]) -> Training:
+    """A short form of `result.json`."""
+    task, target = problem.task, problem.target
+    return Training(
+        method=config.method,
+        preset=config.preset,
+        seed=config.seed,
+        setting=config.setting,
+        hash=config.hash,
+        weights=last_part(config.weights),
+        labeled=Domain(name=problem.domains[0], images=len(task.labeled)),
+        unlabeled=tuple(Domain(name=name, images=len(pool)) for name, pool in task.unlabeled.items()),
+        target=Domain(name=target.name, images=len(target.images)) if target is not None else None,
+        held_out=len(problem.validation) if problem.validation is not None else 0,
+        accuracy={name: result[name]["final"] for name in ("validation", "target") if name in result},
+    )
+
+
+def predict_target(
+    path: Path, learner: Learner, problem: Problem, pipeline: Pipeline, temperature: float | None
+) -> None:
     """What the networks together say of every image of the target, whether its classes are known or not."""
     target = problem.target
     if target is not None and len(target.images):
-        probs = mean_probs(all_logits(learner, target.images, pipeline)).numpy()
+        probs = calibrated_probs(all_logits(learner, target.images, pipeline), temperature).numpy()
         write_predictions(path, best_two(target.paths, probs, problem.task.classes))

@@ -30,12 +30,11 @@ from .fit import fit
 from .loop import Clock
 from .machine import Machine
 from .plan import plan
-from .product import Built, predict_target, save_model
+from .product import Built, card_of, predict_target, save_model
 from .result import make_result, versions
 from .samples import Samples
 from .sharing import Shelf
 from .stages import StageTrainer
-from .unknown import choose_rejection
 
 
 @dataclass(frozen=True)
@@ -119,9 +118,9 @@ def run(
         learner = fit(config, problem.task, trainer, build)
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
         if machine.is_main:
-            rejection = choose_rejection(learner, problem.validation, pipeline)
-            save_model(folder / "model", learner, build.built[id(learner)], config, problem, rejection)
-            predict_target(folder / "predictions.csv", learner, problem, pipeline)
+            card = card_of(learner, build.built[id(learner)], config, problem, pipeline, result)
+            save_model(folder / "model", learner, card)
+            predict_target(folder / "predictions.csv", learner, problem, pipeline, card.temperature)
             if profile := measured():
                 result["profile"] = profile.as_json()
             write_json(folder / "result.json", result)

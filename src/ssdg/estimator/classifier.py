@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from ..engine.evaluate import mean_probs
 from ..engine.events import Listener
+from ..engine.reading import model_of
 from ..engine.run import finished
 from ..engine.unknown import known_scores
 from ..inference import Model, load_model
 from .answering import logits_of, read_plain, read_scored
 from .fitting import Given, fit_in
-from .keeping import copy_model, model_of, read_card, read_files, read_params, write_files
+from .keeping import copy_model, read_card, read_files, read_params, write_files
 from .parameters import (
     change_parameters,
     describe,
@@ -148,13 +149,13 @@ class SSDG:
         return self
 
     def predict_proba(self, images: Any) -> NDArray[np.float64]:
-        """The probability of every class for every image, (N, K), averaged over the networks.
+        """The probability of every class for every image, (N, K), averaged over the networks, calibrated.
 
         Images are given as in `fit`, without labels; those of a folder come in the order of their paths.
         """
         model = self._fitted()
         with words_of_python():
-            probs = mean_probs(logits_of(model, read_plain(images)).double())
+            probs = model.probs(logits_of(model, read_plain(images)))
         return np.asarray(probs.numpy())[:, self._columns]
 
     def predict(self, images: Any, *, reject: float | None = None) -> NDArray[Any]:

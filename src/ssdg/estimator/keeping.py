@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
+from ..engine.reading import CARD, WEIGHTS, damaged, own_file, read_json
+from ..engine.readme import README
 from ..errors import UserError
 from ..files import write_bytes, write_json
 
 NAME = "estimator.json"
 OF_MACHINE = ("out", "device", "threads", "cache")  # parameters that mean nothing elsewhere
-FILES = frozenset({"model.json", "model.safetensors", NAME})
+FILES = frozenset({CARD, WEIGHTS, README, NAME})
 
 
 class EstimatorCard(BaseModel):
@@ -45,9 +47,9 @@ def read_card(model: Path, classes: Sequence[str]) -> EstimatorCard:
         names = np.unique(classes).tolist()
         return EstimatorCard(labels=names, classes=names)
     try:
-        card = EstimatorCard.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, ValidationError):
-        raise UserError(f"'{path}' is damaged; copy the model folder anew") from None
+        card = EstimatorCard.model_validate(read_json(path))
+    except (OSError, ValidationError) as error:
+        raise damaged(path, type(error).__name__) from None
     counts = {len(classes), len(card.labels), len({*card.labels})}
     if sorted(card.classes) != sorted(classes) or len(counts) > 1:
         raise UserError(f"'{path}' tells of other classes than the model beside it; copy the model folder anew")
@@ -57,31 +59,25 @@ def read_card(model: Path, classes: Sequence[str]) -> EstimatorCard:
 def read_params(model: Path) -> dict[str, Any]:
     """The parameters that make such an estimator again; of a run by the command line a few."""
     try:
-        told = json.loads((model / NAME).read_text(encoding="utf-8"))
-        params: dict[str, Any] = EstimatorCard.model_validate(told).params
+        params: dict[str, Any] = EstimatorCard.model_validate(read_json(model / NAME)).params
     except (FileNotFoundError, NotADirectoryError):
-        params = _few_params(model / "model.json")
-    except (OSError, ValueError):
-        raise UserError(f"'{model / NAME}' is damaged; copy the model folder anew") from None
+        params = _few_params(model / CARD)
+    except (OSError, ValidationError) as error:
+        raise damaged(model / NAME, type(error).__name__) from None
     return {name: value for name, value in params.items() if name not in OF_MACHINE}
 
 
 def _few_params(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = read_json(path)
         return {name: told[name] for name in ("method", "backbone", "size")}
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # `load_model` tells what is wrong
 
 
-def model_of(folder: Path) -> Path:
-    """The model's folder in a run's folder, or the folder itself."""
-    return folder / "model" if (folder / "model").is_dir() else folder
-
-
 def read_files(folder: Path) -> dict[str, bytes]:
-    """The files of a model."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    """The files of a model, and nothing else that may lie beside them."""
+    return {name: own_file(folder / name).read_bytes() for name in sorted(FILES) if (folder / name).exists()}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -96,11 +92,12 @@ def copy_model(source: Path, folder: Path) -> None:
         raise UserError(
             f"'{source}', where this model was trained or loaded from, is no longer there; load or fit anew"
         )
-    check_replaceable(folder, FILES | {path.name for path in source.iterdir()})
+    check_replaceable(folder)
+    files = read_files(source)
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     try:
-        shutil.copytree(source, aside / "new", ignore=shutil.ignore_patterns(".*"))
+        write_files(aside / "new", files)
         if folder.exists():
             folder.replace(aside / "old")
         (aside / "new").replace(folder)
@@ -108,13 +105,13 @@ def copy_model(source: Path, folder: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def check_replaceable(folder: Path, ours: frozenset[str]) -> None:
+def check_replaceable(folder: Path) -> None:
     """Refuse a file, and a folder that has anything but a model."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise UserError(f"'{folder}' is a file; give a folder for the model")
     names = {path.name for path in folder.iterdir()}
-    if names and ("model.json" not in names or names - ours):
-        other = sorted(names - ours) or sorted(names)
+    if names and (CARD not in names or names - FILES):
+        other = sorted(names - FILES) or sorted(names)
         raise UserError(f"'{folder}' is no model folder (it has '{other[0]}') and is not overwritten; give another")

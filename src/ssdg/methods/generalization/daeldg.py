@@ -56,7 +56,7 @@ class DaelDg:
     def logits(self, x: Tensor) -> Tensor:
         """(domains, B, classes): all experts."""
         logits: Tensor = self.experts(self.features(x))
-        return logits.view(len(x), *self.shape).transpose(0, 1)
+        return logits.view(-1, *self.shape).transpose(0, 1)  # len(x) would fix the batch of an exported graph
 
 
 register(
