@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ssdg.engine.unknown import choose_thresholds
+from ssdg.engine.rejection import choose_thresholds
 from ssdg.export.files import KEY, onnx_bytes, onnx_run, onnx_session
 from ssdg.export.graph import Form, trace
 from ssdg.export.parity import compare, outputs, torch_outputs
