@@ -48,8 +48,8 @@ def test_a_benchmark_beside_the_paper(tmp_path: Path) -> None:
     rows = {row[0]["text"]: row[1:] for row in table["rows"]}
     eid, mcd = rows["eid"], rows["mcd"]
     assert eid[0]["text"] == "62.00 ± 2.83"
-    paper = float(eid[0]["small"].split()[1].rstrip(","))
-    assert eid[0]["small"] == f"paper {paper:.2f}, {62 - paper:+.2f}".replace("-", "−")
+    paper = float(eid[0]["small"].split()[0])
+    assert eid[0]["small"] == f"{paper:.2f} {62 - paper:+.2f}".replace("-", "−")
     assert eid[1]["text"] == "70.00 (1 of 2)"
     assert mcd[1]["text"] == "-"
     assert mcd[1]["mark"] == "missing"

@@ -115,7 +115,7 @@ def compare_benchmark(folder: Path) -> dict[str, Any]:
     grid, table = results.grid, make_table(results, "last-five", paper=True)
     papers = [entry.paper for row in table.lines for entry in row.entries.values() if entry.paper is not None]
     made = {
-        "caption": f"{grid.name}: ours{', the paper’s and the difference' if papers else ''}",
+        "caption": f"{grid.name}: ours{', and below it the paper’s and the difference' if papers else ''}",
         "columns": ["method", *(column.replace(">", " → ") for column in table.columns)],
         "rows": [_line(row, table.columns, results) for row in table.lines],
         "notes": [*_kept_notes(table.notes, bool(papers)), *_unfinished(folder, grid.cells)],
@@ -138,12 +138,12 @@ def _line(row: Line, columns: Sequence[str], results: Results) -> list[Any]:
 
 def _entry(entry: Entry, planned: int) -> dict[str, Any]:
     """`61.20 ± 0.51` and below it the paper's number and the difference."""
-    paper = "" if entry.paper is None else f"paper {entry.paper:.2f}"
+    paper = "" if entry.paper is None else f"{entry.paper:.2f}"
     if entry.mean is None:
         return {"text": "-", "sort": None, "mark": "missing", "small": paper, "title": "no cell is done"}
     spread = "" if entry.deviation is None else f" ± {entry.deviation:.2f}"
     short = f" ({len(entry.values)} of {planned})" if 0 < len(entry.values) < planned else ""
-    small = paper and f"{paper}, {entry.mean - (entry.paper or 0):+.2f}".replace("-", "−")
+    small = paper and f"{paper} {entry.mean - (entry.paper or 0):+.2f}".replace("-", "−")
     text = f"{entry.mean:.2f}{spread}{short}"
     return {"text": text, "sort": number(entry.mean), "mark": entry.mark or None, "small": small}
 
