@@ -19,6 +19,7 @@ ALLOWED = {
     "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config", "plugins"},
     "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},
+    "selection": {"selection", "bench.folder"},  # files only
     "report": {"report", "bench.folder", "bench.results", "bench.tables"},
 }
 NAMED_METHODS = {f"methods.{name}" for name in ("eid", "adaptation", "generalization", "semi", "source_only")}
