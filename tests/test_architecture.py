@@ -22,6 +22,7 @@ ALLOWED = {
     "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
     "export": {"export", "data", "engine", "inference", "methods.api"},  # it reads models and never trains
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},
+    "selection": {"selection", "bench.folder"},  # files only
     "report": {"report", "bench.folder", "bench.results", "bench.tables"},
 }
 NAMED_METHODS = {f"methods.{name}" for name in ("eid", "adaptation", "generalization", "semi", "source_only")}

@@ -34,6 +34,10 @@ COMMANDS = {
     "methods": ("ssdg.cli.listing:methods", "List the methods that can be trained."),
     "table": ("ssdg.cli.table:table", "Make the table of a benchmark: mean ± deviation, best, paired tests."),
     "figure": ("ssdg.cli.table:figure", "Draw a figure of a benchmark, or the t-SNE of a run."),
+    "select": (
+        "ssdg.cli.select:select",
+        "Choose among runs without labels of the target, and judge how well that works.",
+    ),
     "report": ("ssdg.cli.report:report", "Write a page that shows what a run learned, believed and threw away."),
     "web": ("ssdg.cli.web:app", "Make web data: crawl it, or take over a crawl that you have."),
     "data": ("ssdg.cli.data:app", "List, describe and verify image data."),

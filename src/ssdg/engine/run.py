@@ -35,6 +35,7 @@ from .result import make_result, versions
 from .samples import Samples
 from .sharing import Shelf
 from .stages import StageTrainer
+from .unsupervised import unsupervised_scores, watched_images
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def run(
         samples = Samples(folder / "samples", problem, pipeline)
         if machine.is_main:
             samples.write_index()
+        watched = watched_images(problem.task)
         trainer = StageTrainer(
             folder=folder,
             seed=config.seed,
@@ -112,12 +114,16 @@ def run(
             events=events,
             clock=Clock(save_seconds, stop, machine),
             shelf=Shelf(shelf) if shelf else None,
+            # Stages of other methods are shared by runs with other unlabeled images, so their epochs have no score.
+            watched=watched if "unlabeled" in method.needs else None,
             look=samples.look,
         )
         build = Builder(config, len(problem.task.classes), machine)
         learner = fit(config, problem.task, trainer, build)
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
         if machine.is_main:
+            if watched is not None:
+                result["unsupervised"] = unsupervised_scores(learner, watched, pipeline)
             card = card_of(learner, build.built[id(learner)], config, problem, pipeline, result)
             save_model(folder / "model", learner, card)
             predict_target(folder / "predictions.csv", learner, problem, pipeline, card.temperature)

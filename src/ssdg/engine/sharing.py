@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..data.hidden import Problem
-from ..data.sets import Inputs, digest_of
+from ..data.sets import ImageTable, Inputs, digest_of
 from ..data.streams import Pipeline
 from ..files import atomic_path, locked
 from ..methods.api import Learner, Settings
@@ -58,11 +58,12 @@ def start_digest(learner: Learner) -> str:
     return sha.hexdigest()[:32]
 
 
-def scored_data(problem: Problem) -> str:
-    """A hash of the held-out images and all targets that a product is scored on."""
+def scored_data(problem: Problem, watched: ImageTable | None = None) -> str:
+    """A hash of the held-out images, all targets and the unlabeled images that a product is scored on."""
     held = problem.validation.fingerprint if problem.validation is not None else ""
     targets = [problem.target, *problem.others] if problem.target is not None else []
-    return digest_of(held, *sorted(target.fingerprint for target in targets))
+    unlabeled = [watched.fingerprint] if watched is not None else []
+    return digest_of(held, *sorted(target.fingerprint for target in targets), *unlabeled)
 
 
 def aim(meta: Meta, target: str) -> None:

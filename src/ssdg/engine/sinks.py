@@ -100,13 +100,14 @@ def point_of(event: Event) -> Point | None:
 
 
 def epoch_figures(event: Event) -> dict[str, float]:
-    """Losses under the stage's key; accuracies in percent under `target` and `validation`, alike for every method."""
+    """Losses under the stage's key; scores under `target`, `validation`, `unsupervised`, alike for every method."""
     losses = {k: v for k, v in event.items() if isinstance(v, float) and k != "time"}
     figures = {f"{event['key']}/{name}": value for name, value in losses.items()}
     for name in ("target", "validation"):
         scores = named(event[name]) if name in event else {}
         figures |= {f"{name}/{network}": value for network, value in scores.items()}
-    return figures
+    unsupervised = event.get("unsupervised", {})
+    return figures | {f"unsupervised/{name}": value for name, value in unsupervised.items() if value is not None}
 
 
 def label_figures(event: Event) -> dict[str, float]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..data.hidden import Problem
-from ..data.sets import Inputs, PseudoLabels, UnlabeledSet, digest_of
+from ..data.sets import ImageTable, Inputs, PseudoLabels, UnlabeledSet, digest_of
 from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import atomic_path
@@ -29,6 +29,7 @@ from .machine import Machine
 from .pooled import Passed
 from .sharing import Shelf, aim, identity, scored_data
 from .state import Meta, load_state, read_meta
+from .unsupervised import unsupervised_scores
 
 LONGEST_NAME = 100  # characters; file systems allow 255, of which a temporary file's ending takes some
 
@@ -45,6 +46,7 @@ class StageTrainer:
     events: Events
     clock: Clock
     shelf: Shelf | None = None
+    watched: ImageTable | None = None  # unlabeled images that the product is scored on after each epoch
     look: Callable[[Passed], None] = lambda stage: None  # shown every stage that is over, in the main process
     metas: dict[str, Meta] = field(default_factory=dict)  # by stage file name, in order
     audits: list[dict[str, Any]] = field(default_factory=list)
@@ -106,10 +108,10 @@ class StageTrainer:
     ) -> Iterator[bool]:
         """Fetch the stage if another run has left it on the shelf, else leave it there once it is done.
 
-        The product's stage holds scores on targets: it is shared by runs that are scored on the same ones. One that
-        was begun is not shared. Yields whether it was fetched.
+        The product's stage holds scores: it is shared by runs that are scored on the same images. One that was begun
+        is not shared. Yields whether it was fetched.
         """
-        scored = scored_data(self.problem) if product else ""
+        scored = scored_data(self.problem, self.watched) if product else ""
         is_alone = self.machine.world > 1 or stage.path.exists()
         if self.shelf is None or is_alone:
             yield False
@@ -149,11 +151,13 @@ class StageTrainer:
         return meta
 
     def _scores(self, learner: Learner) -> dict[str, Any]:
-        """Accuracy on held-out labeled images and on the target; nothing of it reaches the method."""
+        """On unlabeled images, on held-out labeled ones and on the target; nothing of it reaches the method."""
         scores: dict[str, Any] = {}
         target, validation = self.problem.target, self.problem.validation
         if not self.machine.is_main:
             return scores
+        if self.watched is not None:
+            scores["unsupervised"] = unsupervised_scores(learner, self.watched, self.pipeline)
         if validation is not None and len(validation):
             logits = all_logits(learner, validation.images, self.pipeline)
             scores["validation"] = accuracies(logits, validation.y)

@@ -1,0 +1,1 @@
+"""Choosing among runs without labels: reads `result.json` only; nothing here trains or needs torch."""
