@@ -16,7 +16,16 @@ ALLOWED = {
     "data": {"data"},
     "web": {"web", "data", "__version__"},  # it never trains
     "methods": {"losses", "models", "data.sets", "methods"},
-    "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "config", "plugins"},
+    "engine": {
+        "data",
+        "methods.api",
+        "methods",
+        "engine",
+        "models.backbones",
+        "models.style_statistics",
+        "config",
+        "plugins",
+    },
     "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
     "bench": {"bench", "config", "engine", "data.catalog", "data.folders", "methods"},
     "selection": {"selection", "bench.folder"},  # files only

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -55,6 +56,9 @@ class RunConfig(BaseModel):
     web_label: WebLabel = Field("ignored", description="what becomes of the keywords of crawls")
     target: str | None = Field(None, description="domain or folder of the unseen domain")
     setting: Setting = Field("ssdg", description="ssdg: the target is never seen; uda: it is the unlabeled domain")
+    discover_domains: int | Literal["auto"] | None = Field(
+        None, description="split the unlabeled images by style into so many domains; auto finds how many"
+    )
     plugin: str | None = Field(None, description="a Python file with methods of your own")
     plugin_digest: str | None = Field(None, description="of the plugin's content; set by ssdg")
     backbone: str = "resnet18"
@@ -68,6 +72,15 @@ class RunConfig(BaseModel):
 
     _numbers = field_validator("seed", "size", "warm_epochs", "warm_lr", mode="before")(no_switch)
 
+    @field_validator("discover_domains", mode="before")
+    @classmethod
+    def _domains(cls, given: Any) -> Any:
+        """A number may come as a word of the command line."""
+        value = int(given) if isinstance(given, str) and re.fullmatch(r"-?\d{1,9}", given) else given
+        if value not in (None, "auto") and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError("give auto, or a number of domains from 1 on")
+        return value
+
     @model_validator(mode="after")
     def _one_backbone_to_warm(self) -> RunConfig:
         if self.warm_epochs and getattr(self.settings, "apl_backbone", None) is not None:
@@ -79,7 +92,10 @@ class RunConfig(BaseModel):
         """Equal for equal configurations, in any process and wherever the data lie (their contents are the
         problem's fingerprint): of a path only the last part counts.
         """
-        text = json.dumps(_last_parts(self.model_dump(mode="json")), sort_keys=True)
+        values = _last_parts(self.model_dump(mode="json"))
+        if self.discover_domains is None:  # runs from before this key was there keep their hash
+            del values["discover_domains"]
+        text = json.dumps(values, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def flat(self) -> Flat:

@@ -23,6 +23,7 @@ from ..errors import UserError
 from ..methods import find_method
 from ..models.backbones import build_backbone
 from ..plugins import load_plugin
+from .discovery import check_discovery
 from .machine import Precision, choose_precision
 
 EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
@@ -42,7 +43,9 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     given = with_plugin(given)
     benchmark = open_benchmark(given, cache)
     config = settle(given, benchmark, device=device)
-    return config, with_web_labels(open_problem(config, benchmark, cache), config)
+    problem = with_web_labels(open_problem(config, benchmark, cache), config)
+    check_discovery(config, problem)
+    return config, problem
 
 
 def with_web_labels(problem: Problem, config: RunConfig) -> Problem:
