@@ -17,7 +17,17 @@ ALLOWED = {
     "web": {"web", "data", "__version__"},  # it never trains
     "hub": {"hub", "data.catalog", "data.sources", "data.splits", "models.weights", "web.refusal", "__version__"},
     "methods": {"losses", "models", "data.sets", "methods"},
-    "engine": {"data", "methods.api", "methods", "engine", "models.backbones", "hub.weights", "config", "plugins"},
+    "engine": {
+        "data",
+        "methods.api",
+        "methods",
+        "engine",
+        "models.backbones",
+        "models.style_statistics",
+        "hub.weights",
+        "config",
+        "plugins",
+    },
     "serving": {"serving", "data", "engine.predictions", "engine.rejection"},
     "estimator": {"estimator", "data", "engine", "config", "display", "inference"},
     "export": {"export", "data", "engine", "inference", "methods.api"},  # it reads models and never trains

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -55,6 +56,9 @@ class RunConfig(BaseModel):
     web_label: WebLabel = Field("ignored", description="what becomes of the keywords of crawls")
     target: str | None = Field(None, description="domain or folder of the unseen domain")
     setting: Setting = Field("ssdg", description="ssdg: the target is never seen; uda: it is the unlabeled domain")
+    discover_domains: int | Literal["auto"] | None = Field(
+        None, description="split the unlabeled images by style into so many domains; auto finds how many"
+    )
     plugin: str | None = Field(None, description="a Python file with methods of your own")
     plugin_digest: str | None = Field(None, description="of the plugin's content; set by ssdg")
     backbone: str = "resnet18"
@@ -67,6 +71,15 @@ class RunConfig(BaseModel):
     settings: SerializeAsAny[Settings]
 
     _numbers = field_validator("seed", "size", "warm_epochs", "warm_lr", mode="before")(no_switch)
+
+    @field_validator("discover_domains", mode="before")
+    @classmethod
+    def _domains(cls, given: Any) -> Any:
+        """A number may come as a word of the command line."""
+        value = int(given) if isinstance(given, str) and re.fullmatch(r"-?\d{1,9}", given) else given
+        if value not in (None, "auto") and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError("give auto, or a number of domains from 1 on")
+        return value
 
     @model_validator(mode="after")
     def _one_backbone_to_warm(self) -> RunConfig:

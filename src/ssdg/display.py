@@ -94,6 +94,10 @@ class Display(Screen):
         self.clock.expect(event["stages"])
         self.task = self.bar.add_task("starting", total=self.clock.total, left="-")
 
+    def _on_discovered(self, event: Event) -> None:
+        told = ", ".join(f"{name} ({count:,} images)" for name, count in event["domains"].items())
+        self.say(f"unlabeled domains by style: {told}", "cyan")
+
     def _on_step(self, event: Event) -> None:
         self.clock.tick(event)
         self.bar.update(

@@ -104,6 +104,18 @@ def test_tasks_are_apart_and_a_name_twice_is_told_by_its_folder(
     assert [len(group["candidates"]) for group in told["groups"]] == [2, 1]
 
 
+def test_domains_found_by_style_are_the_same_task(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = {"photo": 40, "unlabeled#1": 25, "unlabeled#2": 15, "validation": 10}
+    split = write_run(tmp_path / "split", validation=95.0, unlabeled=["unlabeled#1", "unlabeled#2"], images=images)
+    result = json.loads((split / "result.json").read_text())
+    result["discovery"] = {"of": ["neon", "sketch"], "purity": 99.0}
+    (split / "result.json").write_text(json.dumps(result))
+    told = selected(capsys, *runs, split)
+    assert [group["chosen"] for group in told["groups"]] == [["split"]]
+
+
 def test_a_benchmark_folder_is_its_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_suite(tmp_path / "bench", [("a", 0), ("b", 0), ("b", 1)])
     for number, cell in enumerate(("a0", "b0")):

@@ -32,6 +32,7 @@ def train(
     data: str | None = None,
     labeled: str | None = None,
     unlabeled: Several = None,
+    discover_domains: str | None = None,
     web: Several = None,
     web_label: str | None = None,
     target: str | None = None,
@@ -62,6 +63,8 @@ def train(
         The labeled domain of --data, or a folder with one sub-folder per class.
     unlabeled
         Unlabeled domains of --data (default: all the others), or folders of images in any shape.
+    discover_domains
+        Split the unlabeled images by style: auto, or how many domains. Folders one by one, those of --data as one.
     web
         Crawls: folders whose sub-folders are the keywords that found the images, or domains of --data.
     web_label
@@ -108,6 +111,7 @@ def train(
             given = merge(given, read_yaml(Path(word)))
     named: dict[str, Any] = {"data": data, "labeled": labeled, "unlabeled": domains or None, "target": target}
     named |= {"web": crawls or None, "web_label": web_label, "method": method, "preset": preset}
+    named["discover_domains"] = discover_domains
     named |= {"setting": setting, "plugin": plugin, "seed": seed}
     given = merge(given, {name: value for name, value in named.items() if value is not None})
     given = merge(given, parse_overrides(word for word in words if "=" in word))

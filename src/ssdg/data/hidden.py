@@ -50,5 +50,6 @@ class Problem:
     truth: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain
     web_labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain that is a crawl
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per domain of training, for reports
+    origin: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of each image of a discovered domain
     unreadable: tuple[tuple[str, str], ...] = ()  # (path, reason)
     fingerprint: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,20 @@ def audit_web(problem: Problem) -> dict[str, Row]:
         row = {"images": len(web), "kept": int(keep.sum())}
         report[name] = row | rightness(web, keep, truth) | strangers(keep, truth)
     return report
+
+
+def audit_domains(problem: Problem, *, are_known: bool) -> Row:
+    """Where discovered domains came from. Where the true ones are known, how many images of each are in each, and the
+    purity: percent of images that are of the most frequent true domain of their discovered one.
+    """
+    names = sorted({name for origin in problem.origin.values() for name in origin})
+    table = {found: dict(Counter(origin)) for found, origin in problem.origin.items()}
+    told: Row = {"of": names}
+    if are_known:
+        largest = sum(max(row.values()) for row in table.values())
+        told["purity"] = round(100.0 * largest / sum(len(origin) for origin in problem.origin.values()), 4)
+        told["true_domains"] = table
+    return told
 
 
 def rightness(y: Classes, keep: Mask, truth: Classes) -> Row:

@@ -24,6 +24,7 @@ from ..hub.weights import bring_imagenet
 from ..methods import find_method
 from ..models.backbones import build_backbone
 from ..plugins import load_plugin
+from .discovery import check_discovery
 from .machine import Precision, choose_precision
 
 EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
@@ -37,7 +38,9 @@ def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConf
     given = with_plugin(given)
     benchmark = open_benchmark(given, cache)
     config = settle(given, benchmark, device=device)
-    return config, with_web_labels(open_problem(config, benchmark, cache), config)
+    problem = with_web_labels(open_problem(config, benchmark, cache), config)
+    check_discovery(config, problem)
+    return config, problem
 
 
 def with_web_labels(problem: Problem, config: RunConfig) -> Problem:

@@ -14,6 +14,7 @@ from ..errors import UserError
 from ..methods.api import Learner, Rule, Settings
 from ..seeds import derive_seed
 from .audit import audit_labels
+from .discovery import known_domains
 from .fit import fit
 from .machine import Machine, start_machine
 from .open import default_cache, open_run
@@ -95,4 +96,6 @@ def open_past(folder: Path, *, cache: Path | None = None, device: str = "auto") 
     config, problem = open_run(told["config"], Path(place), device=device)
     if problem.fingerprint != told["fingerprint"]:
         raise UserError(f"the images have changed since the run in {folder}; restore them, or train anew")
+    if config.discover_domains is not None:
+        problem = known_domains(config, problem, folder).problem
     return Past(folder, config, problem, start_machine(device, config.precision))

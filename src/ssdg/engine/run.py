@@ -25,6 +25,8 @@ from ..methods.api import LearnerT, MakeBackbone, Method, Settings, Sizes
 from ..models.backbones import build_backbone
 from ..profiling import measured
 from ..seeds import derive_seed
+from .audit import audit_domains
+from .discovery import discover
 from .events import Events, Listener
 from .fit import fit
 from .loop import Clock
@@ -98,9 +100,13 @@ def run(
         if (done := finished(folder)) is not None:
             return done
         events = Events(folder / "events.jsonl" if machine.is_main else None, listeners)
+        pipeline = pipeline_of(config, problem, machine)
+        found = discover(config, problem, folder, pipeline, machine)
+        problem = found.problem if found else problem
         stages = plan(config, problem.task)
         events.emit("start", config=config.flat(), stages=[vars(s) for s in stages])
-        pipeline = pipeline_of(config, problem, machine)
+        if found:
+            events.emit("discovered", **found.about())
         samples = Samples(folder / "samples", problem, pipeline)
         if machine.is_main:
             samples.write_index()
@@ -121,6 +127,9 @@ def run(
         build = Builder(config, len(problem.task.classes), machine)
         learner = fit(config, problem.task, trainer, build)
         result = make_result(config, problem, trainer.metas, trainer.audits, machine)
+        if found:
+            truth = audit_domains(problem, are_known=config.data is not None)
+            result["discovery"] = {"asked": config.discover_domains, **found.about(), **truth}
         if machine.is_main:
             if watched is not None:
                 result["unsupervised"] = unsupervised_scores(learner, watched, pipeline)
@@ -162,7 +171,7 @@ def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, An
     """Make the folder this run's, or check that it is, and clear away what a killed process was writing."""
     for place in ("stages", "labels", "samples", "model"):
         remove_leftovers(folder / place / "*")
-    for name in ("run.json", "result.json", "predictions.csv"):
+    for name in ("run.json", "domains.npz", "result.json", "predictions.csv"):
         remove_leftovers(folder / name)
     path = folder / "run.json"
     mine: dict[str, Any] = {"hash": config.hash, "fingerprint": problem.fingerprint, "config": config.flat()}

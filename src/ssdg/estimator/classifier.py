@@ -38,6 +38,8 @@ class SSDG:
     ----------
     method, backbone, preset, weights, size, seed
         As in `ssdg train`; None takes the preset's.
+    discover_domains
+        'auto', or a number: split each unlabeled domain by style into so many.
     out
         The run's folder. A fit that was interrupted goes on when it is called again with the same `out`, bit for
         bit. Without it the folder is a temporary one, which lives as long as the object.
@@ -78,6 +80,7 @@ class SSDG:
         weights: str | None = None,
         size: int | None = None,
         seed: int = 0,
+        discover_domains: int | str | None = None,
         out: str | Path | None = None,
         device: str = "auto",
         threads: int | None = None,
@@ -90,6 +93,7 @@ class SSDG:
         self.weights = weights
         self.size = size
         self.seed = seed
+        self.discover_domains = discover_domains
         self.out = out
         self.device = device
         self.threads = threads

@@ -25,7 +25,15 @@ from ..engine.run import run
 from ..errors import Stopped, UserError
 from .keeping import write_card
 
-NAMED = ("method", "backbone", "preset", "weights", "size", "seed")  # parameters that are settings of a run
+NAMED = (
+    "method",
+    "backbone",
+    "preset",
+    "weights",
+    "size",
+    "seed",
+    "discover_domains",
+)  # parameters that are settings of a run
 PARTS = ("data", "labeled", "unlabeled", "target", "web", "web_label")  # settings that are arguments of `fit`
 INPUTS = "inputs"
 

@@ -44,6 +44,12 @@ class Task(BaseModel):
         }
 
 
+class Discovery(BaseModel):
+    """Which domains the unlabeled images came from before they were split by style."""
+
+    of: tuple[str, ...]
+
+
 class Percents(BaseModel):
     """Accuracies by network and of their mean, after the last epoch."""
 
@@ -70,6 +76,13 @@ class Result(BaseModel):
     validation: Percents | None = None
     target: Percents | None = None
     unsupervised: dict[str, FiniteFloat | None] = {}
+    discovery: Discovery | None = None
+
+    @property
+    def title(self) -> str:
+        """The task; one whose unlabeled images were split by style is the same."""
+        before = self.discovery.of if self.discovery else self.task.unlabeled
+        return self.task.model_copy(update={"unlabeled": tuple(sorted(before))}).title
 
 
 @dataclass(frozen=True)
@@ -150,7 +163,7 @@ def by_task(runs: Iterable[Run]) -> list[Group]:
     """The runs by task; those of a task must have been scored on as many images."""
     tasks: dict[str, list[Run]] = {}
     for run in runs:
-        tasks.setdefault(run.result.task.title, []).append(run)
+        tasks.setdefault(run.result.title, []).append(run)
     for several in tasks.values():
         _check_same_images(several)
     return [Group(title, tuple(_named(several))) for title, several in tasks.items()]
@@ -160,7 +173,7 @@ def by_run(runs: Iterable[Run]) -> list[Group]:
     """The epochs of each run."""
     named = {run.folder: candidate.label for run, candidate in zip(runs, _named(list(runs)), strict=True)}
     return [
-        Group(f"{named[run.folder]}: {run.result.task.title}", tuple(_epoch(run, row) for row in run.result.epochs))
+        Group(f"{named[run.folder]}: {run.result.title}", tuple(_epoch(run, row) for row in run.result.epochs))
         for run in runs
     ]
 
