@@ -43,7 +43,7 @@ def running_cluster() -> Iterator[str]:
     finally:
         family = psutil.Process(head.pid).children(recursive=True) if head.poll() is None else []
         head.terminate()
-        head.wait(timeout=60)
+        head.wait(timeout=240)
         _, alive = psutil.wait_procs(family, timeout=20)
         for process in alive:
             process.kill()
