@@ -3,7 +3,7 @@
     python examples/folders_to_onnx.py [--short]
 
 The images are the embedded digits; `fit` takes your folders, arrays or datasets in their place. Cells (`# %%`) run
-one by one in editors that know them. About two minutes on two cores; --short takes less, and learns little.
+one by one in editors that know them. Minutes on two cores; --short takes less, and learns little.
 """
 
 # %% Images: one labeled domain, two piles without labels, and one domain that training never sees

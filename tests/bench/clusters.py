@@ -51,7 +51,9 @@ def running_cluster() -> Iterator[str]:
         assert not alive, "Ray outlives the tests"
 
 
-def wait_until(ready: Callable[[], Any], seconds: float = 120) -> None:
+def wait_until(
+    ready: Callable[[], Any], seconds: float = 280
+) -> None:  # Ray is nice: beside other work its workers starve
     end = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < end, "nothing happened"
