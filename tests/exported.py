@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
 
 CLASSES = ["red", "green", "blue"]
 SIZE = 8
@@ -63,3 +64,12 @@ def write_colours(path: Path, *, kind: str = "uint8-nhwc", with_score: bool = Tr
     graph = colour_graph(kind=kind, with_score=with_score)
     onnx.save(model_of(graph, card(input=kind, **more)), path)
     return path
+
+
+def write_photos(folder: Path) -> Path:
+    """A red, a green, a blue and a grey image, larger than the network takes them."""
+    folder.mkdir()
+    colours = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "grey": (120, 120, 120)}
+    for name, colour in colours.items():
+        Image.new("RGB", (20, 16), colour).save(folder / f"{name}.png")
+    return folder

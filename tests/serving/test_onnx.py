@@ -14,23 +14,16 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from exported import CLASSES, SIZE, card, colour_graph, model_of, write_colours
+from exported import CLASSES, SIZE, card, colour_graph, model_of, write_colours, write_photos
 from ssdg import load_onnx
 from ssdg.cli import call
 from ssdg.errors import UserError
 from ssdg.serving.onnx_bytes import DamagedError, has_external_data
 
-COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "grey": (120, 120, 120)}
-
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A red, a green, a blue and a grey image, larger than the network takes them."""
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for name, colour in COLOURS.items():
-        Image.new("RGB", (20, 16), colour).save(folder / f"{name}.png")
-    return folder
+    return write_photos(tmp_path / "photos")
 
 
 def solid(*colours: tuple[int, int, int]) -> np.ndarray:
@@ -68,7 +61,7 @@ def test_evaluate_from_a_file(photos: Path, tmp_path: Path, cache: Path, capsys:
     for name in ("red", "green", "blue", "ood"):
         (photos / name).mkdir()
         (photos / f"{name if name != 'ood' else 'grey'}.png").rename(photos / name / "1.png")
-    Image.new("RGB", (9, 9), COLOURS["blue"]).save(photos / "green" / "2.png")
+    Image.new("RGB", (9, 9), (0, 0, 255)).save(photos / "green" / "2.png")
     here = ["evaluate", str(model), "--data", str(photos), "--cache", str(cache), "--json", "--reject", "0.5"]
     assert call(here) == 0
     scores = json.loads(capsys.readouterr().out)

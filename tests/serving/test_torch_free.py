@@ -8,22 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from exported import write_colours
+from exported import write_colours, write_photos
 from runs import environment
-
-COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "grey": (120, 120, 120)}
 
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A red, a green, a blue and a grey image, larger than the network takes them."""
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for name, colour in COLOURS.items():
-        Image.new("RGB", (20, 16), colour).save(folder / f"{name}.png")
-    return folder
+    return write_photos(tmp_path / "photos")
 
 
 HEAVY = ("torch", "accelerate", "safetensors")
