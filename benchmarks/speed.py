@@ -2,10 +2,10 @@
 
     python benchmarks/speed.py [--steps 20] [--only resnet18]
 
-The plain floor makes the passes of an iteration in fp32, NCHW, with the system's allocator and unfused SGD, on random
-tensors: no data, no augmentation, no losses worth naming. Ours is the engine's own loop: images drawn from a mapped
-file, augmented, trained on, counted. The two are processes of one thread each (an allocator is a process's) that
-take turns, a step each, so a busy machine slows both alike.
+The plain floor (benchmarks/floor.py) makes the passes of an iteration and nothing else. Ours is the engine's loop:
+images drawn from a mapped file, augmented, trained on, counted. The two are processes of one thread each (an
+allocator is a process's) that take turns, a step each; seconds are those of the CPU, so that other work beside them
+counts little.
 """
 
 from __future__ import annotations
@@ -17,25 +17,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
-from torch.optim import SGD
+from torch import Tensor
 
+import floor
 from efficiency import CLASSES, random_problem, trainer_for
 from ssdg.data.sets import Inputs
 from ssdg.engine.machine import choose_precision, start_machine
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
-from ssdg.methods.api import Learner, Progress, Sizes, with_head
+from ssdg.methods.api import Learner, Progress, Sizes
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.settings import EidSettings
 from ssdg.models.backbones import build_backbone
-from ssdg.models.layers import StyleConfusor, attach_style
 
 CASES = {"resnet18": (96, 32), "digits-cnn": (32, 128), "efficientnet-lite0": (96, 32)}  # size, batch
 PARTS = ("mcd", "dcg")
@@ -49,14 +47,14 @@ class Turns:
         self.learner = learner
         self.nets, self.opts, self.logits = learner.nets, learner.opts, learner.logits
         wait()
-        self.since = time.perf_counter()
+        self.since = time.process_time()
 
     def step(self, batch: Any, at: Progress) -> dict[str, Tensor]:
         """A step, then the other side's turn."""
         scalars = self.learner.step(batch, at)
-        tell(time.perf_counter() - self.since)
+        tell(time.process_time() - self.since)
         wait()
-        self.since = time.perf_counter()
+        self.since = time.process_time()
         return scalars
 
 
@@ -91,58 +89,13 @@ def ours(backbone: str, part: str, steps: int) -> None:
 def plain(backbone: str, part: str, steps: int) -> None:
     """The passes alone, as a plain loop makes them."""
     size, batch = CASES[backbone]
-    passes = plain_mcd(backbone) if part == "mcd" else plain_dcg(backbone)
+    passes = {"mcd": floor.mcd, "dcg": floor.dcg}[part](backbone, CLASSES)
     x, u = (torch.rand(batch, 3, size, size) for _ in range(2))
     for _ in range(steps):
         wait()
-        since = time.perf_counter()
+        since = time.process_time()
         passes(x, u)
-        tell(time.perf_counter() - since)
-
-
-def plain_mcd(backbone: str) -> Callable[[Tensor, Tensor], None]:
-    """Steps A, B and C (four inner steps)."""
-    net: nn.Module = build_backbone(backbone).train()
-    heads = nn.ModuleList([nn.Linear(build_backbone(backbone).num_features, CLASSES) for _ in range(2)])
-    opts = [SGD(m.parameters(), lr=1e-4, momentum=0.9, weight_decay=5e-4, fused=False) for m in (net, heads)]
-
-    def descend(loss: Tensor, *chosen: SGD) -> None:
-        for opt in chosen:
-            opt.zero_grad()
-        torch.autograd.backward(loss)
-        for opt in chosen:
-            opt.step()
-
-    def outputs(features: Tensor) -> Tensor:
-        return torch.stack([head(features).softmax(-1) for head in heads]).square().sum()
-
-    def passes(x: Tensor, u: Tensor) -> None:
-        descend(outputs(net(x)), *opts)
-        with torch.no_grad():
-            features = torch.cat([net(x), net(u)])
-        descend(outputs(features), opts[1])
-        for _ in range(4):
-            descend(outputs(net(u)), opts[0])
-
-    return passes
-
-
-def plain_dcg(backbone: str) -> Callable[[Tensor, Tensor], None]:
-    """Both networks with their style confusors, one after the other."""
-    nets = []
-    for _ in range(2):
-        net = build_backbone(backbone)
-        attach_style(net, StyleConfusor)
-        nets.append(with_head(net, CLASSES).train())
-    opt = SGD([p for net in nets for p in net.parameters()], lr=1e-4, momentum=0.9, weight_decay=5e-4, fused=False)
-
-    def passes(x: Tensor, u: Tensor) -> None:
-        images = torch.cat([x, u])
-        opt.zero_grad()
-        torch.autograd.backward(torch.stack([net(images).square().sum() for net in nets]).sum())
-        opt.step()
-
-    return passes
+        tell(time.process_time() - since)
 
 
 def start(side: str, backbone: str, part: str, steps: int) -> subprocess.Popen[str]:

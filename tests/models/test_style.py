@@ -96,7 +96,14 @@ def test_gradients_are_those_of_finite_differences() -> None:
     shuffled, lam = torch.tensor([1, 2, 0]), torch.tensor([0.2, 0.7, 0.5]).double()
     for eps in (1e-6, 0.5):  # at 0.5 some channels are near the clamp of the variance, some above
         assert torch.autograd.gradcheck(lambda f, eps=eps: confuse_style(f, shuffled, lam, eps=eps), features)
-    assert torch.autograd.gradgradcheck(lambda f: confuse_style(f, shuffled, lam), features)
+
+
+def test_a_second_derivative_is_refused_and_not_wrong() -> None:
+    features = maps(3, 2, 2, 3).requires_grad_()
+    out = confuse_style(features, torch.tensor([1, 2, 0]), torch.tensor([0.2, 0.7, 0.5]).double()).square().sum()
+    (once,) = torch.autograd.grad(out, features, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        once.sum().backward()
 
 
 @pytest.mark.parametrize("detach", [False, True])

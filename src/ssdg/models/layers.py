@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
@@ -34,33 +35,50 @@ class _CenteredMoments(torch.autograd.Function):
         return torch.addcmul(by_centered + flat, centered, by_variance * (2 / positions))
 
 
-class _ScaleShift(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        ctx.save_for_backward(x, scale)
-        return torch.addcmul(shift, x, scale)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, scale = ctx.saved_tensors
-        by_scale = (grads[0] * x).sum((2, 3), keepdim=True)
-        return grads[0] * scale, by_scale, grads[0].sum((2, 3), keepdim=True)
-
-
 def centered_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and biased variance over positions, (B, C, 1, 1), and x minus the mean.
 
-    Its derivative, like that of `scale_shift`, is written out to pass few times over the maps: forth and back
+    Its derivative, like that of `confuse_style`, is written out to pass few times over the maps: forth and back
     take about a third of the time of torch.var_mean and plain products.
     """
     moments: tuple[Tensor, Tensor, Tensor] = _CenteredMoments.apply(x)  # type: ignore[no-untyped-call]
     return moments
 
 
-def scale_shift(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """scale x + shift, for maps x (B, C, h, w) and a scale and shift per sample and channel (B, C, 1, 1)."""
-    out: Tensor = _ScaleShift.apply(x, scale, shift)  # type: ignore[no-untyped-call]
-    return out
+class _Restyle(torch.autograd.Function):
+    """Maps, a permutation, λ of shape (B, 1, 1, 1), ε and `detach` to maps of the mixed style."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shuffled: Tensor, lam: Tensor, eps: float, detach: bool) -> Tensor:
+        maps = full_precision(x)
+        mean = maps.mean((2, 3), keepdim=True)
+        centered = maps - mean
+        variance = centered.square().mean((2, 3), keepdim=True)
+        # The root has an infinite slope at zero: a dead channel counts as one of deviation ε, with no gradient.
+        deviation = variance.clamp_min(eps**2).sqrt()
+        beta = lam * mean + (1 - lam) * mean[shuffled]
+        gamma = lam * deviation + (1 - lam) * deviation[shuffled]
+        scale = gamma / (deviation + eps)
+        ctx.save_for_backward(centered, scale, deviation, variance >= eps**2, shuffled, lam)
+        ctx.eps, ctx.detach = eps, detach
+        return torch.addcmul(beta, centered, scale).to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
+        centered, scale, deviation, is_alive, shuffled, lam = ctx.saved_tensors
+        by_out = full_precision(grads[0])
+        if ctx.detach:
+            return (by_out * scale).to(grads[0].dtype), None, None, None, None
+        positions = centered.shape[2] * centered.shape[3]
+        givers = shuffled.argsort()  # who took the style of sample i
+        by_beta, by_scale = by_out.sum((2, 3), keepdim=True), (by_out * centered).sum((2, 3), keepdim=True)
+        by_gamma = by_scale / (deviation + ctx.eps)
+        by_mean = lam * by_beta + ((1 - lam) * by_beta)[givers] - scale * by_beta  # the last: of what is centered
+        by_deviation = lam * by_gamma + ((1 - lam) * by_gamma)[givers] - scale * by_gamma
+        by_square = is_alive * by_deviation / deviation  # of half of a position's square
+        by_x = torch.addcmul(by_mean / positions, by_out, scale).addcmul_(centered, by_square / positions)
+        return by_x.to(grads[0].dtype), None, None, None, None
 
 
 def confuse_style(
@@ -75,22 +93,13 @@ def confuse_style(
     σ is the biased standard deviation over the h·w positions: it is that of instance normalisation, which the
     paper calls the style, and it is defined (zero) for a map of one position.
     With `detach`, no gradient flows through μ and σ. Statistics are in float32 or better; the result has the
-    dtype of `features`.
+    dtype of `features`. It can be differentiated once.
     """
     if features.ndim != 4:
         raise UserError(f"style confusion needs maps of shape (B, C, h, w), not {tuple(features.shape)}")
-    maps = full_precision(features)
-    if detach:
-        mean, variance, _ = centered_moments(maps.detach())
-        centered = maps - mean
-    else:
-        mean, variance, centered = centered_moments(maps)
-    # The root has an infinite slope at zero: a dead channel counts as one of deviation ε, with no gradient.
-    deviation = variance.clamp_min(eps**2).sqrt()
-    lam = mix.to(maps).view(-1, 1, 1, 1)
-    beta = lam * mean + (1 - lam) * mean[shuffled]
-    gamma = lam * deviation + (1 - lam) * deviation[shuffled]
-    return scale_shift(centered, gamma / (deviation + eps), beta).to(features.dtype)
+    lam = mix.to(torch.promote_types(features.dtype, torch.float32)).view(-1, 1, 1, 1)
+    out: Tensor = _Restyle.apply(features, shuffled, lam, eps, detach)  # type: ignore[no-untyped-call]
+    return out
 
 
 class StyleConfusor(nn.Module):
