@@ -138,6 +138,18 @@ def test_the_paper_beside_ours(tmp_path: Path) -> None:
     assert entry(table_of(tmp_path, SCORES), "eid", "P>C").paper is None
 
 
+def test_a_table_that_the_paper_lacks_says_so(tmp_path: Path) -> None:
+    averages, none = "The paper's averages are computed", "The paper has no numbers for these rows and tasks."
+    known = table_of(tmp_path / "known", SCORES, paper=True)
+    assert known.notes[-1].startswith(averages)
+    write_bench(tmp_path / "other", ROWS, TASKS, SCORES, table=None)
+    other = make_table(read_results(tmp_path / "other"), "last-five", paper=True)
+    assert other.notes[-1] == none
+    assert not any(note.startswith(averages) for note in other.notes)
+    unasked = make_table(read_results(tmp_path / "other"), "last-five")
+    assert none not in unasked.notes
+
+
 def test_tasks_that_the_paper_lacks_leave_its_average_out(tmp_path: Path) -> None:
     write_bench(tmp_path, ROWS[:1], ("P>A", "P>X"), {("eid", "P>A", 0): 1.0}, table="pacs")
     table = make_table(read_results(tmp_path), "final", paper=True)

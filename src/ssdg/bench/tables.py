@@ -157,8 +157,14 @@ def _notes(results: Results, lines: list[Line], number: Number, paper: bool) -> 
     if done < len(grid.cells):
         notes.append(f"{done:,} of {len(grid.cells):,} cells are done; -: none yet, or an average that lacks a task.")
     if paper:
-        notes.append("The paper's averages are computed from its numbers; three that it prints are not their mean.")
+        notes.append(_about_paper(lines))
     return notes
+
+
+def _about_paper(lines: list[Line]) -> str:
+    if any(entry.paper is not None for line in lines for entry in line.entries.values()):
+        return "The paper's averages are computed from its numbers; three that it prints are not their mean."
+    return "The paper has no numbers for these rows and tasks."
 
 
 def _what(results: Results, number: Number) -> str:
