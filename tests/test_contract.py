@@ -21,7 +21,7 @@ from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder, pipeline_of, run
 from ssdg.engine.state import load_state, save_state
 from ssdg.errors import Stopped, UserError
-from ssdg.methods import METHODS
+from ssdg.methods import METHODS, find_method
 from ssdg.methods.api import Learner, Progress, Rule, Settings
 from worlds import write_world
 
@@ -30,11 +30,17 @@ ALL = sorted(METHODS)
 
 def product_of(method: str, world: Path, cache: Path) -> tuple[Learner, Inputs, Pipeline]:
     """A new learner of the method's product and the data that the method itself asks to train it on."""
-    config, problem = open_run(short_settings(method, data=str(world)), cache, device="cpu")
+    learner, inputs, pipeline = asked_of(method, world, cache)
+    return learner, inputs[0], pipeline
+
+
+def asked_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, list[Inputs], Pipeline]:
+    """The same with the data of every cycle, under further settings."""
+    config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
     machine, asked = start_machine("cpu"), Asked()
     build = Builder(config, len(problem.task.classes), machine)
-    learner = METHODS[method].fit(problem.task, asked, build, config.settings)
-    return learner, asked.inputs[0], pipeline_of(config, problem, machine)
+    learner = find_method(method).fit(problem.task, asked, build, config.settings)
+    return learner, asked.inputs, pipeline_of(config, problem, machine)
 
 
 class Asked:

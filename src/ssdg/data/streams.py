@@ -235,7 +235,9 @@ def mix_batches(
     mean = weight.mean((1, 2, 3))[:, None]
     x = weight * a.x + (1 - weight) * b.x
     y = mean * F.one_hot(a.y, num_classes) + (1 - mean) * F.one_hot(b.y, num_classes)
-    return LabeledBatch(x.contiguous(memory_format=torch.channels_last), y, a.domain, a.trusted & b.trusted, host_domain=a.host_domain)
+    return LabeledBatch(
+        x.contiguous(memory_format=torch.channels_last), y, a.domain, a.trusted & b.trusted, host_domain=a.host_domain
+    )
 
 
 def box_maps(alpha: NDArray[np.float32], centres: NDArray[np.float32], height: int, width: int) -> Tensor:
