@@ -30,26 +30,28 @@ ALL = sorted(METHODS)
 
 def product_of(method: str, world: Path, cache: Path) -> tuple[Learner, Inputs, Pipeline]:
     """A new learner of the method's product and the data that the method itself asks to train it on."""
-    learner, inputs, pipeline = asked_of(method, world, cache)
-    return learner, inputs[0], pipeline
+    learner, asked, pipeline = asked_of(method, world, cache)
+    return learner, asked.inputs[0], pipeline
 
 
-def asked_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, list[Inputs], Pipeline]:
-    """The same with the data of every cycle, under further settings."""
+def asked_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, Asked, Pipeline]:
+    """The same with all that the method asks for, under further settings."""
     config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
     machine, asked = start_machine("cpu"), Asked()
     build = Builder(config, len(problem.task.classes), machine)
     learner = find_method(method).fit(problem.task, asked, build, config.settings)
-    return learner, asked.inputs, pipeline_of(config, problem, machine)
+    return learner, asked, pipeline_of(config, problem, machine)
 
 
 class Asked:
-    """A Trainer that trains nothing and keeps what the product would have been trained on."""
+    """A Trainer that trains nothing and keeps what the product, and every stage, would have been trained on."""
 
     def __init__(self) -> None:
         self.inputs: list[Inputs] = []
+        self.stages: list[tuple[Learner, Inputs]] = []
 
     def train(self, key: str, learner: Learner, inputs: Inputs, settings: Settings, **given: Any) -> None:
+        self.stages.append((learner, inputs))
         if given.get("product"):
             self.inputs.append(inputs)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from accelerator import DEVICE, Accelerator, Stream, move
 from ssdg import devices
+from ssdg.data.sets import Inputs, MixedSet
 from ssdg.data.streams import BatchStream, Pipeline
 from ssdg.engine.evaluate import all_logits
 from ssdg.engine.events import Events
@@ -25,9 +26,6 @@ from test_contract import ALL, asked_of
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("dann+dgvgs", {}),  # whose groups are domains, in a labeled set that has several
     ("dgvgs", {"conflict": "random"}),
-    ("eid", {"mix": "cutmix"}),
-    ("eid", {"mix": "x+u"}),
-    ("eid", {"any_pair": True}),
     ("eid", {"union": True}),
 ]
 SIX = 6  # images of a batch: two of each domain
@@ -39,12 +37,16 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> Accelerator:
 
 
 def moved(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, BatchStream, Pipeline]:
-    """The product of a method and the batches of its last cycle, both on the device."""
-    learner, inputs, pipeline = asked_of(method, world, cache, **more)
+    """The product of a method and its batches, both on the device."""
+    learner, asked, pipeline = asked_of(method, world, cache, **more)
+    return there(learner, asked.inputs[0], pipeline)
+
+
+def there(learner: Learner, inputs: Inputs, pipeline: Pipeline) -> tuple[Learner, BatchStream, Pipeline]:
     move(learner)
     learner.nets.train()
     pipeline = replace(pipeline, device=DEVICE)
-    return learner, make_stream(inputs[-1], SIX, 7, pipeline), pipeline
+    return learner, make_stream(inputs, SIX, 7, pipeline), pipeline
 
 
 def two_steps(learner: Learner, stream: BatchStream, accelerator: Accelerator) -> None:
@@ -63,6 +65,17 @@ def test_steps_wait_for_nothing(
     assert accelerator.moves >= 2 * 4  # images, labels, domains and trust
     assert accelerator.waits == []
     assert accelerator.races == []
+
+
+@pytest.mark.parametrize("more", [{"mix": "mixup"}, {"mix": "cutmix"}, {"mix": "x+u"}, {"any_pair": True}])
+def test_mixing_waits_for_nothing(more: dict[str, Any], world: Path, cache: Path, accelerator: Accelerator) -> None:
+    """In the second cycle of `eid`, whose labelers are trained on the intermediate domain."""
+    _, asked, pipeline = asked_of("eid", world, cache, **more)
+    learner, inputs = next(stage for stage in asked.stages if isinstance(stage[1].labeled, MixedSet))
+    learner, stream, _ = there(learner, inputs, pipeline)
+    two_steps(learner, stream, accelerator)
+    assert accelerator.moves >= 2 * 4
+    assert accelerator.waits == []
 
 
 def pageable(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:

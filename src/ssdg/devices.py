@@ -42,4 +42,4 @@ def side_by_side(calls: Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> list
 
 @lru_cache(maxsize=8)  # new ones for every step would each keep memory of their own
 def _streams(device: torch.device, count: int) -> tuple[torch.cuda.Stream, ...]:
-    return tuple(torch.cuda.Stream(device) for _ in range(count))
+    return tuple(torch.cuda.Stream(device) for _ in range(count))  # type: ignore[no-untyped-call]

@@ -229,9 +229,8 @@ def mix_batches(
     centres: NDArray[np.float32],
 ) -> LabeledBatch:
     """x̂ = α x + (1 − α) u, ŷ = E(α) y + (1 − E(α)) q, α a constant (MixUp) or a map of ones and zeros (CutMix)."""
-    weight = onto(torch.from_numpy(alpha), a.x.device)[:, None, None, None]
-    if mix == "cutmix":
-        weight = onto(box_maps(alpha, centres, a.x.shape[-2], a.x.shape[-1]), a.x.device)
+    constant = torch.from_numpy(alpha)[:, None, None, None]
+    weight = onto(box_maps(alpha, centres, *a.x.shape[-2:]) if mix == "cutmix" else constant, a.x.device)
     mean = weight.mean((1, 2, 3))[:, None]
     x = weight * a.x + (1 - weight) * b.x
     y = mean * F.one_hot(a.y, num_classes) + (1 - mean) * F.one_hot(b.y, num_classes)

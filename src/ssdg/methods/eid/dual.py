@@ -40,7 +40,8 @@ class DualNetworks:
         labeled, pseudo = batch.labeled, batch.pseudo
         assert pseudo is not None
         x = torch.cat([labeled.x, pseudo.x])  # styles are confused across labeled and unlabeled images
-        parts = [logits.split([len(labeled.x), len(pseudo.x)]) for logits in side_by_side(self.networks, x)]
+        counts = [len(labeled.x), len(pseudo.x)]
+        parts = [torch.split(logits, counts) for logits in side_by_side(self.networks, x)]
         terms: dict[str, Tensor] = {}
         if len(labeled.x):  # a shuffled union may hold no image of one kind
             terms["loss_l"] = total(cross_entropy(logits_l, labeled.y) for logits_l, _ in parts)
