@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "src" / "ssdg"
-LEAVES = {"errors", "files", "profiling", "seeds"}
+LEAVES = {"devices", "errors", "files", "profiling", "seeds"}
 # package: the parts of ssdg it may import
 ALLOWED = {
     "losses": {"losses"},

@@ -21,7 +21,7 @@ from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder, pipeline_of, run
 from ssdg.engine.state import load_state, save_state
 from ssdg.errors import Stopped, UserError
-from ssdg.methods import METHODS
+from ssdg.methods import METHODS, find_method
 from ssdg.methods.api import Learner, Progress, Rule, Settings
 from worlds import write_world
 
@@ -30,20 +30,28 @@ ALL = sorted(METHODS)
 
 def product_of(method: str, world: Path, cache: Path) -> tuple[Learner, Inputs, Pipeline]:
     """A new learner of the method's product and the data that the method itself asks to train it on."""
-    config, problem = open_run(short_settings(method, data=str(world)), cache, device="cpu")
+    learner, asked, pipeline = asked_of(method, world, cache)
+    return learner, asked.inputs[0], pipeline
+
+
+def asked_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, Asked, Pipeline]:
+    """The same with all that the method asks for, under further settings."""
+    config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
     machine, asked = start_machine("cpu"), Asked()
     build = Builder(config, len(problem.task.classes), machine)
-    learner = METHODS[method].fit(problem.task, asked, build, config.settings)
-    return learner, asked.inputs[0], pipeline_of(config, problem, machine)
+    learner = find_method(method).fit(problem.task, asked, build, config.settings)
+    return learner, asked, pipeline_of(config, problem, machine)
 
 
 class Asked:
-    """A Trainer that trains nothing and keeps what the product would have been trained on."""
+    """A Trainer that trains nothing and keeps what the product, and every stage, would have been trained on."""
 
     def __init__(self) -> None:
         self.inputs: list[Inputs] = []
+        self.stages: list[tuple[Learner, Inputs]] = []
 
     def train(self, key: str, learner: Learner, inputs: Inputs, settings: Settings, **given: Any) -> None:
+        self.stages.append((learner, inputs))
         if given.get("product"):
             self.inputs.append(inputs)
 

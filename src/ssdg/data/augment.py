@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from ..devices import onto
 from ..errors import unknown
 from .randaugment import cutout_, rand_augment
 
@@ -35,9 +36,9 @@ def shift_flip(x: Tensor, dy: Tensor, dx: Tensor, flip: Tensor) -> Tensor:
     """
     num, height, width, channels = x.shape
     first_row = torch.arange(num, device=x.device)[:, None] * height
-    rows = first_row + _clamped(height, dy).to(x.device, non_blocking=True)
+    rows = first_row + onto(_clamped(height, dy), x.device)
     columns = _clamped(width, dx)
-    columns = torch.where(flip[:, None], width - 1 - columns, columns).to(x.device, non_blocking=True)
+    columns = onto(torch.where(flip[:, None], width - 1 - columns, columns), x.device)
     cells = (columns[:, :, None] * channels + torch.arange(channels, device=x.device)).view(num, 1, -1)
     moved = x.reshape(num * height, width * channels).index_select(0, rows.view(-1))
     return moved.view(num, height, -1).gather(2, cells.expand(-1, height, -1)).view_as(x)

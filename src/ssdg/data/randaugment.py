@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..devices import onto
+
 Op = Callable[[Tensor, Tensor], Tensor]  # images (n, 3, H, W) and levels (n, 1, 1, 1) -> images
 
 GREY = 0.5  # of Cutout's square and of the border that a warp uncovers
@@ -22,7 +24,7 @@ LUMA = (0.299, 0.587, 0.114)
 
 
 def _grey(x: Tensor) -> Tensor:
-    weights = torch.tensor(LUMA, dtype=x.dtype, device=x.device).view(1, 3, 1, 1)
+    weights = onto(torch.tensor(LUMA, dtype=x.dtype), x.device).view(1, 3, 1, 1)
     return (x * weights).sum(1, keepdim=True)
 
 
@@ -122,8 +124,8 @@ def _photometric(x: Tensor, picked: Tensor, level: Tensor) -> None:
     for number, op in enumerate(PHOTOMETRIC):
         rows = (picked == number).nonzero()[:, 0]
         if op is not identity and len(rows):
-            here = rows.to(x.device, non_blocking=True)
-            level_here = level[rows].to(x.device, x.dtype, non_blocking=True).view(-1, 1, 1, 1)
+            here = onto(rows, x.device)
+            level_here = onto(level[rows], x.device, x.dtype).view(-1, 1, 1, 1)
             x.index_copy_(0, here, op(x.index_select(0, here), level_here))
 
 
@@ -149,8 +151,8 @@ def _geometric(x: Tensor, matrices: Tensor) -> None:
     """Warp in place those samples whose matrix is not the identity."""
     rows = (matrices != torch.eye(3)[:2]).any(2).any(1).nonzero()[:, 0]
     if len(rows):
-        here = rows.to(x.device, non_blocking=True)
-        grid = _grid(matrices[rows].to(x.device, x.dtype, non_blocking=True), *x.shape[2:])
+        here = onto(rows, x.device)
+        grid = _grid(onto(matrices[rows], x.device, x.dtype), *x.shape[2:])
         shifted = x.index_select(0, here).sub_(GREY)  # so that zeros from outside mean grey
         x.index_copy_(0, here, F.grid_sample(shifted, grid, align_corners=False).add_(GREY))
 
@@ -174,8 +176,8 @@ def cutout_(x: Tensor, drawn: Tensor) -> Tensor:
     """
     height, width = x.shape[2:]
     half = drawn[:, :1] * 0.25  # of the side
-    rows = _near(height, drawn[:, 1:2], half).to(x.device, non_blocking=True)
-    columns = _near(width, drawn[:, 2:3], half).to(x.device, non_blocking=True)
+    rows = onto(_near(height, drawn[:, 1:2], half), x.device)
+    columns = onto(_near(width, drawn[:, 2:3], half), x.device)
     hole = (rows[:, None, :, None] & columns[:, None, None, :]).to(x.dtype)
     return x.mul_(1 - hole).add_(hole, alpha=GREY)  # exact, and six times faster here than masked_fill_
 

@@ -235,6 +235,7 @@ class LabeledBatch:
     """x (B, 3, H, W) in [0, 1]; y (B,) class indices or (B, K) soft labels; domain (B,); trusted (B,).
 
     `strong` is a strong view of the same images if the method asked and there are no unlabeled ones to have it.
+    `host_domain` is `domain` on the CPU: who parts a batch by it need not wait for the device.
     """
 
     x: Tensor
@@ -242,6 +243,7 @@ class LabeledBatch:
     domain: Tensor
     trusted: Tensor
     strong: Tensor | None = None
+    host_domain: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..devices import onto
 from ..seeds import derive_seed, numpy_rng, torch_rng
 from .augment import Augment, augment, second_view, strong, to_float
 from .sets import (
@@ -58,15 +59,12 @@ class Pipeline:
         return strong(x, torch_rng(*words, self.rank, "strong"))
 
     def upload(self, table: ImageTable, rows: Rows) -> Tensor:
-        """uint8 (B, H, W, 3) on the device; pinned on its way to an accelerator."""
-        x = torch.from_numpy(table[rows])
-        if self.device.type == "cuda":
-            x = x.pin_memory()
-        return x.to(self.device, non_blocking=True)
+        """uint8 (B, H, W, 3) on the device."""
+        return onto(torch.from_numpy(table[rows]), self.device)
 
     def small(self, array: NDArray[np.generic]) -> Tensor:
         """Labels and the like on the device."""
-        return torch.from_numpy(array).to(self.device, non_blocking=True)
+        return onto(torch.from_numpy(array), self.device)
 
 
 class Shuffled:
@@ -109,13 +107,14 @@ class LabeledStream:
     def rows(self, rows: Rows, step: int) -> LabeledBatch:
         """These rows as a batch."""
         p = self.pipeline
-        x = p.images(self.data.images, rows, self.seed, step)
+        x, domain = p.images(self.data.images, rows, self.seed, step), self.data.domain[rows]
         return LabeledBatch(
             x,
             p.small(self.data.y[rows]),
-            p.small(self.data.domain[rows]),
+            p.small(domain),
             p.small(self.data.trusted[rows]),
             p.strong(x, self.seed, step) if "strong" in self.views else None,
+            torch.from_numpy(domain),
         )
 
 
@@ -230,13 +229,14 @@ def mix_batches(
     centres: NDArray[np.float32],
 ) -> LabeledBatch:
     """x̂ = α x + (1 − α) u, ŷ = E(α) y + (1 − E(α)) q, α a constant (MixUp) or a map of ones and zeros (CutMix)."""
-    weight = torch.from_numpy(alpha).to(a.x.device, non_blocking=True)[:, None, None, None]
-    if mix == "cutmix":
-        weight = box_maps(alpha, centres, a.x.shape[-2], a.x.shape[-1]).to(a.x.device, non_blocking=True)
+    constant = torch.from_numpy(alpha)[:, None, None, None]
+    weight = onto(box_maps(alpha, centres, *a.x.shape[-2:]) if mix == "cutmix" else constant, a.x.device)
     mean = weight.mean((1, 2, 3))[:, None]
     x = weight * a.x + (1 - weight) * b.x
     y = mean * F.one_hot(a.y, num_classes) + (1 - mean) * F.one_hot(b.y, num_classes)
-    return LabeledBatch(x.contiguous(memory_format=torch.channels_last), y, a.domain, a.trusted & b.trusted)
+    return LabeledBatch(
+        x.contiguous(memory_format=torch.channels_last), y, a.domain, a.trusted & b.trusted, host_domain=a.host_domain
+    )
 
 
 def box_maps(alpha: NDArray[np.float32], centres: NDArray[np.float32], height: int, width: int) -> Tensor:

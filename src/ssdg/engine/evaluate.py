@@ -23,12 +23,12 @@ def all_logits(learner: Learner, table: ImageTable, pipeline: Pipeline, batch: i
         for x in evaluation_batches(table, batch, pipeline):
             part = learner.logits(x).float()
             if whole is None:  # in one piece from the start: small pieces between large ones scatter the heap
-                whole = torch.empty(len(part), len(table), part.shape[-1])
+                whole = torch.empty(len(part), len(table), part.shape[-1], device=part.device)
             whole[:, start : start + len(x)] = part
             start += len(x)
     if whole is None:
         raise ValueError("there is no image to classify")
-    return whole
+    return whole.cpu()  # once: every look at a part would wait for the device
 
 
 def mean_probs(logits: Tensor) -> Tensor:

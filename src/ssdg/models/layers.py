@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
+from ..devices import onto
 from ..errors import UserError
 from .parts import full_precision
 
@@ -125,8 +126,8 @@ class StyleConfusor(nn.Module):
         size = len(features)
         # float64: a Beta of small alpha lives near 0 and 1
         alpha = torch.full((size,), self.alpha, dtype=torch.float64)
-        mix = torch.distributions.Beta(alpha, alpha).sample().to(features.device, non_blocking=True)
-        shuffled = torch.randperm(size).to(features.device, non_blocking=True)
+        mix = onto(torch.distributions.Beta(alpha, alpha).sample(), features.device)
+        shuffled = onto(torch.randperm(size), features.device)
         return confuse_style(features, shuffled, mix, eps=self.eps, detach=self.detach)
 
     def extra_repr(self) -> str:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..devices import onto
 from ..errors import UserError
 
 KERNELS = (5, 9, 13, 17)  # px
@@ -61,8 +62,11 @@ class StyleComplement(nn.Module):
         weights = torch.randn(1 + len(KERNELS))
         total = weights.sum()
         weights = weights / torch.copysign(total.abs().clamp_min(LEAST_SUM), total)
-        down, up = ([random_filter(size).to(self.colour) for size in KERNELS] for _ in range(2))
-        return Filters(random_filter(1).to(self.colour), down, up, weights.to(self.colour))
+        down, up = ([self._beside(random_filter(size)) for size in KERNELS] for _ in range(2))
+        return Filters(self._beside(random_filter(1)), down, up, self._beside(weights))
+
+    def _beside(self, drawn: Tensor) -> Tensor:
+        return onto(drawn, self.colour.device, self.colour.dtype)
 
     def forward(self, x: Tensor, filters: Filters) -> Tensor:
         """Images (B, 3, H, W) in [0, 1] to such images: `strength` parts of the new style, the rest as they were."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn, stack
 
 from ...data.sets import Batch
+from ...devices import side_by_side
 from ...losses.classification import cross_entropy, cross_entropy_each
 from ...losses.information import label_diversity
 from ...losses.selection import clean_rate, small_loss_rows
@@ -39,7 +40,8 @@ class DualNetworks:
         labeled, pseudo = batch.labeled, batch.pseudo
         assert pseudo is not None
         x = torch.cat([labeled.x, pseudo.x])  # styles are confused across labeled and unlabeled images
-        parts = [network(x).split([len(labeled.x), len(pseudo.x)]) for network in self.networks]
+        counts = [len(labeled.x), len(pseudo.x)]
+        parts = [torch.split(logits, counts) for logits in side_by_side(self.networks, x)]
         terms: dict[str, Tensor] = {}
         if len(labeled.x):  # a shuffled union may hold no image of one kind
             terms["loss_l"] = total(cross_entropy(logits_l, labeled.y) for logits_l, _ in parts)
@@ -64,7 +66,7 @@ class DualNetworks:
 
     def logits(self, x: Tensor) -> Tensor:
         """(2, B, classes)."""
-        return stack([network(x) for network in self.networks])
+        return stack(side_by_side(self.networks, x))
 
 
 def total(terms: Iterable[Tensor]) -> Tensor:

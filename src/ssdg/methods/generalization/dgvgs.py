@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ...data.sets import Batch
+from ...devices import onto
 from ...losses.classification import cross_entropy
 from ...losses.gradients import agreed_or_random, agreed_sum, agreement
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, register, sgd, with_head
@@ -42,10 +43,11 @@ class Dgvgs:
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """A gradient per group, surgery, one update."""
-        x, y = batch.labeled.x, batch.labeled.y
+        x, y, domain = batch.labeled.x, batch.labeled.y, batch.labeled.host_domain
         parameters = list(self.network.parameters())
         losses, grads = [], []
-        for rows in self._groups(batch.labeled.domain):
+        for group in self._groups(batch.labeled.domain.cpu() if domain is None else domain):
+            rows = onto(group, x.device)
             loss = cross_entropy(self.network(x[rows]), y[rows])
             grads.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)]))
             losses.append(loss.detach())
@@ -59,17 +61,17 @@ class Dgvgs:
         return logits.unsqueeze(0)
 
     def _groups(self, domain: Tensor) -> list[Tensor]:
-        """Row numbers of every group, two at least in each."""
+        """Row numbers of every group, two at least in each; all of it on the CPU, where no device is waited for."""
         if self.has_domains:
             each = [(domain == d).nonzero().squeeze(1) for d in sorted(set(domain.tolist()))]
-            return [rows for rows in each if len(rows) > 1] or [torch.arange(len(domain), device=domain.device)]
+            return [rows for rows in each if len(rows) > 1] or [torch.arange(len(domain))]
         num_groups = max(1, min(self.settings.groups, len(domain) // 2))
-        return list(torch.randperm(len(domain)).to(domain.device, non_blocking=True).tensor_split(num_groups))
+        return list(torch.randperm(len(domain)).tensor_split(num_groups))
 
     def _surgery(self, grads: Tensor) -> Tensor:
         if self.settings.conflict == "zero":
             return agreed_sum(grads)
-        return agreed_or_random(grads, torch.randn(grads.shape[1]).to(grads))
+        return agreed_or_random(grads, onto(torch.randn(grads.shape[1]), grads.device, grads.dtype))
 
 
 def follow(direction: Tensor, optimizer: Optimizer) -> None:

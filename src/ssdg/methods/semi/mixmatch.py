@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, cat, nn, no_grad
 
 from ...data.sets import Batch
+from ...devices import onto
 from ...losses.classification import cross_entropy
 from ...losses.consistency import ema_decay, linear_ramp, mix_up, sharpen, squared_distance
 from ...models.layers import EMA
@@ -59,12 +60,10 @@ class MixMatch:
         guess = self._guess(x[len(labeled.x) :])
         y = F.one_hot(labeled.y, self.num_classes) if labeled.y.ndim == 1 else labeled.y
         target = cat([y.to(guess.dtype), guess, guess])
-        order = torch.randperm(len(x)).to(x.device, non_blocking=True)
+        order = onto(torch.randperm(len(x)), x.device)
         alpha = torch.full((len(x),), self.settings.alpha, dtype=torch.float64)
         drawn = torch.distributions.Beta(alpha, alpha).sample()
-        share = torch.maximum(drawn, 1 - drawn).to(
-            x.device, non_blocking=True
-        )  # each mixture is nearer to its own image
+        share = onto(torch.maximum(drawn, 1 - drawn), x.device)  # each mixture is nearer to its own image
         return mix_up(x, order, share), mix_up(target, order, share)
 
     @no_grad()
