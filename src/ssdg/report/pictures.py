@@ -43,7 +43,7 @@ class Cloud:
 def pictures(run: Run) -> dict[str, Any]:
     """All pictures of a run, or why there are none."""
     wanted = [(key, title, cycle) for key, title in stages(run) for cycle in cycles(run)]
-    with one_thread_each(), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with one_thread_each(), ThreadPoolExecutor(os.cpu_count(), initializer=one_thread_here) as pool:
         panels = [made for found in pool.map(lambda one: _panel(run, *one), wanted) for made in found]
     if not panels:
         return {"note": "This run folder has no samples/features-*.npz: there is nothing to draw.", "panels": []}
@@ -157,6 +157,15 @@ def one_thread_each() -> Iterator[None]:
         return
     with threadpool_limits(1):
         yield
+
+
+def one_thread_here() -> None:
+    """OpenMP's limit, unlike that of BLAS, is a thread's own: a new thread would start teams of threads again."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return
+    threadpool_limits(1, user_api="openmp")
 
 
 def principal(features: Features) -> Features:
