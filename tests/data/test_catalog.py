@@ -45,6 +45,11 @@ def test_unknown_domain_is_suggested():
         find_domain("skech", PACS, BY_NAME["PACS"])
 
 
+def test_unknown_domain_names_the_short_names_too():
+    with pytest.raises(UserError, match=r"unknown domain 'A'; choose from Art \(Ar\), Real World \(Rw\)$"):
+        find_domain("A", ("Art", "Real World"), BY_NAME["Office-Home"])
+
+
 def test_twelve_tasks_in_the_papers_order():
     pacs = BY_NAME["PACS"]
     assert [f"{pacs.short(a)}>{pacs.short(b)}" for a, b in pacs.tasks] == (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import unknown
+from ..errors import UserError, suggest
 
 Augment = Literal["photo", "none"]
 
@@ -208,7 +208,14 @@ def find_domain(given: str, domains: Sequence[str], dataset: Dataset | None) -> 
     for name in domains:
         if entry and plain(name) in _spellings(entry):
             return name
-    raise unknown("domain", given, list(domains))
+    known = ", ".join(_with_short(name, dataset) for name in domains)
+    raise UserError(f"unknown domain '{given}'{suggest(given, list(domains))}; choose from {known}")
+
+
+def _with_short(name: str, dataset: Dataset | None) -> str:
+    """A domain, and the short name that tables give it."""
+    entry = entry_of(name, dataset)
+    return f"{name} ({entry.short})" if entry and plain(entry.short) != plain(name) else name
 
 
 def _spellings(entry: DomainEntry) -> set[str]:
