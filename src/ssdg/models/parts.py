@@ -57,10 +57,11 @@ def mean_pool(maps: Tensor) -> Tensor:
 class _MaxPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, window: tuple[int, int, int]) -> Tensor:
-        out, places = torch.ops.aten.max_pool2d_with_indices(x, *([side] * 2 for side in window))
+        pooled: tuple[Tensor, Tensor] = torch.ops.aten.max_pool2d_with_indices(x, *([side] * 2 for side in window))
+        out, places = pooled
         ctx.save_for_backward(places)
         ctx.window, ctx.shape, ctx.strides = window, x.shape, x.stride()
-        return out  # type: ignore[no-any-return]
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
