@@ -82,7 +82,7 @@ class LeanMaxPool2d(nn.MaxPool2d):
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, h, w) to (B, C, h / stride, w / stride)."""
         if not (x.requires_grad and torch.is_grad_enabled()):
-            return super().forward(x)
+            return super().forward(x)  # type: ignore[no-any-return]
         window = (int(self.kernel_size), int(self.stride), int(self.padding))  # type: ignore[arg-type]
         out: Tensor = _MaxPool.apply(x, window)  # type: ignore[no-untyped-call]
         return out
