@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from ssdg.data.cache import load_images
 from ssdg.data.decode import decode
 from ssdg.data.hidden import Problem
-from ssdg.data.mapped import MappedPixels
+from ssdg.data.pixels import FilePixels
 from ssdg.data.reader import Reader
 from ssdg.data.sets import ImageTable, Inputs, LabeledSet, Task, UnlabeledSet
 from ssdg.data.sources import read_tree
@@ -98,14 +98,14 @@ def dcg_floor(learner: DualNetworks, x: Tensor) -> Callable[[], None]:
 
 
 def random_problem(count: int, size: int, folder: Path) -> Problem:
-    """A labeled and an unlabeled domain of random images in a memory-mapped file."""
+    """A labeled and an unlabeled domain of random images in a file."""
     rng, path = np.random.default_rng(0), folder / "images.bin"
     with path.open("wb") as file:
         for start in range(0, count, 1000):
             rows = min(1000, count - start)
             file.write(rng.integers(0, 256, (rows, size, size, 3), np.uint8).tobytes())
     digest = rng.integers(0, 256, (count, 16), np.uint8)
-    table = ImageTable.stored(MappedPixels(path, (count, size, size, 3)), digest)
+    table = ImageTable.stored(FilePixels(path, (count, size, size, 3)), digest)
     half = np.arange(count // 2)
     y = rng.integers(0, CLASSES, len(half))
     labeled = LabeledSet(table.take(half), y, np.zeros(len(half), np.int64), np.ones(len(half), np.bool_))

@@ -25,8 +25,10 @@ INNER_STEPS = 4  # of MCD's step C
 
 
 def plain_backbone(name: str) -> Any:
-    """The network as its paper writes it down: ours has the ReLUs of the digits CNN behind its pools."""
+    """The network as its paper writes it down: ours has its ReLUs behind its max-pools."""
     net: Any = build_backbone(name)
+    if name.startswith("resnet"):
+        net.maxpool, net.relu = net.relu, nn.MaxPool2d(3, stride=2, padding=1)
     if name == "digits-cnn":
         for stage in (net.stage1, net.stage2, net.stage3, net.stage4):
             stage[1], stage[2] = stage[2], stage[1]

@@ -3,7 +3,7 @@
     python benchmarks/speed.py [--steps 20] [--only resnet18]
 
 The plain floor (benchmarks/floor.py) makes the passes of an iteration and nothing else. Ours is the engine's loop:
-images drawn from a mapped file, augmented, trained on, counted. The two are processes of one thread each (an
+images drawn from a file, augmented, trained on, counted. The two are processes of one thread each (an
 allocator is a process's) that take turns, a step each; seconds are those of the CPU, so that other work beside them
 counts little.
 """

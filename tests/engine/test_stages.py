@@ -12,7 +12,7 @@ from torch import nn
 
 from runs import short_settings, train_here
 from ssdg.data.hidden import Problem
-from ssdg.data.mapped import MappedPixels
+from ssdg.data.pixels import FilePixels
 from ssdg.data.sets import ImageTable, LabeledSet, PseudoLabels, Task, UnlabeledSet
 from ssdg.data.streams import Pipeline
 from ssdg.engine.audit import audit_labels
@@ -20,6 +20,7 @@ from ssdg.engine.evaluate import accuracies, all_logits
 from ssdg.engine.open import open_run
 from ssdg.engine.plan import plan
 from ssdg.engine.stages import stage_name
+from ssdg.errors import UserError
 
 
 @pytest.mark.parametrize("method", ["eid", "source-only"])
@@ -73,12 +74,19 @@ def test_the_audit_counts_by_domain() -> None:
     assert report["v"] == {"images": 3, "kept": 2, "accuracy": 50.0, "kept_accuracy": 0.0}  # one has no truth
 
 
-def test_mapped_pixels_are_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_preadv", [True, False])
+def test_pixels_are_those_of_the_file(has_preadv: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_preadv:
+        monkeypatch.delattr("os.preadv", raising=False)
     pixels = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), np.uint8)
     (tmp_path / "x").write_bytes(pixels.tobytes())
-    mapped = MappedPixels(tmp_path / "x", pixels.shape)
+    stored = FilePixels(tmp_path / "x", pixels.shape)
     for rows in (np.array([3, 3, 49]), np.arange(50), np.zeros(0, np.intp)):
-        assert np.array_equal(mapped[rows], pixels[rows])
+        assert np.array_equal(stored[rows], pixels[rows])
+    (tmp_path / "x").write_bytes(pixels.tobytes()[:-1])
+    assert np.array_equal(stored[np.array([48])], pixels[[48]])
+    with pytest.raises(UserError, match="was cut short; delete it"):
+        stored[np.array([49])]
 
 
 def test_a_stage_depends_on_its_inputs_and_not_on_target_or_folder(world: Path, cache: Path, tmp_path: Path) -> None:

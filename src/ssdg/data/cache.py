@@ -1,4 +1,4 @@
-"""Decode once into a memory-mapped uint8 file, keyed by content.
+"""Decode once into a file of plain uint8 pixels, keyed by content.
 
 Pass 1 hashes every file; a listing keyed by path, size and times remembers the hashes, so that later only
 `stat` is needed. Pass 2 decodes each distinct content once. Rows stand in the order of their hashes.
@@ -23,7 +23,7 @@ from ..errors import UserError
 from ..files import atomic_path, locked, remove_leftovers, write_json
 from ..profiling import timed
 from .decode import DECODE_VERSION, UnreadableError, decode, resize
-from .mapped import MappedPixels
+from .pixels import FilePixels
 from .progress import Progress, shown
 from .reader import Reader
 from .sets import ImageTable, Pixels, content_digests
@@ -161,7 +161,7 @@ def _decoded(
                 remove_leftovers(meta)
                 _build(holders, unique, size, data, meta, reader, shown_as)
     reasons: dict[str, str] = json.loads(meta.read_text(encoding="utf-8"))["unreadable"]
-    pixels = MappedPixels(data, shape) if len(unique) else np.zeros(shape, np.uint8)
+    pixels = FilePixels(data, shape) if len(unique) else np.zeros(shape, np.uint8)
     return pixels, {int(row): reason for row, reason in reasons.items()}
 
 

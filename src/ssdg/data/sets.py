@@ -40,7 +40,7 @@ class Pixels(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ImageTable:
-    """Decoded uint8 images (H, W, 3) of one size, in a fixed order; often views of memory-mapped files.
+    """Decoded uint8 images (H, W, 3) of one size, in a fixed order; often rows of files.
 
     `arrays[source[i]][row[i]]` is image i; `digest[i]` is a 16-byte hash of its original content.
     """

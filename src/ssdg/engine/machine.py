@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -120,6 +121,12 @@ def keep_freed_memory() -> None:
         return
     for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 2**26)):  # MMAP_MAX, TRIM_THRESHOLD, TOP_PAD (64 MB)
         mallopt(option, value)
+
+
+def return_freed_memory() -> None:
+    """Give the system back what is free now. Between stages: the next one needs memory in other pieces."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def start_machine(device: str = "auto", precision: str = "fp32") -> Machine:

@@ -25,7 +25,7 @@ from .evaluate import accuracies, all_logits, mean_probs
 from .events import Events
 from .feeding import images_per_step, make_stream, steps_per_epoch
 from .loop import Clock, Stage, run_steps, tell_epoch
-from .machine import Machine
+from .machine import Machine, return_freed_memory
 from .pooled import Passed
 from .sharing import Shelf, aim, identity, scored_data
 from .state import Meta, load_state, read_meta
@@ -78,6 +78,8 @@ class StageTrainer:
         if self.machine.is_main:
             with timed("samples"):
                 self.look(Passed(key, round, learner, inputs, settings, stage.seed, product, meta))
+        learner.nets.zero_grad()  # a labeler waits for its next cycle without gradients
+        return_freed_memory()
         self.machine.wait()
         done = {"seconds": meta["seconds"], "steps": stage.steps, "found": was_finished}
         self.events.emit("trained", key=key, round=round, **done)

@@ -240,7 +240,10 @@ def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:
 
 
 def descend(loss: Tensor, *optimizers: Optimizer) -> None:
-    """One step down the gradient of `loss` for the parameters of these optimizers; the others stay."""
+    """One step down the gradient of `loss` for the parameters of these optimizers; the others stay.
+
+    Their gradients are gone afterwards: a network's worth of memory that the next forward pass can have.
+    """
     for optimizer in optimizers:
         optimizer.zero_grad()
     with timed("backward"):
@@ -248,6 +251,7 @@ def descend(loss: Tensor, *optimizers: Optimizer) -> None:
     with timed("step"):
         for optimizer in optimizers:
             optimizer.step()
+            optimizer.zero_grad()
 
 
 def with_head(backbone: Backbone, num_classes: int) -> nn.Sequential:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +52,40 @@ def full_precision(x: Tensor) -> Tensor:
 def mean_pool(maps: Tensor) -> Tensor:
     """The mean over positions of (B, C, h, w), summed in float32 also under autocast: (B, C)."""
     return full_precision(maps).mean((2, 3))
+
+
+class _MaxPool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, window: tuple[int, int, int]) -> Tensor:
+        pooled: tuple[Tensor, Tensor] = torch.ops.aten.max_pool2d_with_indices(x, *([side] * 2 for side in window))
+        out, places = pooled
+        ctx.save_for_backward(places)
+        ctx.window, ctx.shape, ctx.strides = window, x.shape, x.stride()
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        like = torch.empty_strided(ctx.shape, ctx.strides, dtype=grads[0].dtype, device=grads[0].device)
+        window = [[side] * 2 for side in (*ctx.window, 1)]
+        back: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(grads[0], like, *window, False, places)
+        return back, None
+
+
+class LeanMaxPool2d(nn.MaxPool2d):
+    """Max pooling whose graph keeps where the maxima were and not the maps they came from: same numbers.
+
+    Put the ReLU after it, not before: the largest of the positive values is the positive part of the largest, and
+    what is kept and rectified is a quarter.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, h, w) to (B, C, h / stride, w / stride)."""
+        if not (x.requires_grad and torch.is_grad_enabled()):
+            return super().forward(x)  # type: ignore[no-any-return]
+        window = (int(self.kernel_size), int(self.stride), int(self.padding))  # type: ignore[arg-type]
+        out: Tensor = _MaxPool.apply(x, window)  # type: ignore[no-untyped-call]
+        return out
 
 
 def initialize(net: nn.Module) -> None:

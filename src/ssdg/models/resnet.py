@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .parts import IMAGENET_MEAN, IMAGENET_STD, Normalize, check_images, initialize, mean_pool
+from .parts import IMAGENET_MEAN, IMAGENET_STD, LeanMaxPool2d, Normalize, check_images, initialize, mean_pool
 
 WIDTHS = (64, 128, 256, 512)  # of the 3x3 convolutions in the four stages
 
@@ -81,7 +81,7 @@ class ResNet(nn.Module):
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         self.relu = nn.ReLU(inplace=True)
-        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.maxpool = LeanMaxPool2d(3, stride=2, padding=1)
         inputs = (64, *(width * block.expansion for width in WIDTHS))
         self.layer1, self.layer2, self.layer3, self.layer4 = (
             stage(block, inputs[i], WIDTHS[i], depths[i], stride=1 if i == 0 else 2) for i in range(4)
@@ -96,7 +96,7 @@ class ResNet(nn.Module):
     def maps(self, x: Tensor) -> Tensor:
         """Images (B, 3, H, W) in [0, 1] to the last stage's maps (B, num_features, h, w)."""
         check_images(x, self.kind, smallest=self.min_size)
-        x = self.maxpool(self.relu(self.bn1(self.conv1(self.normalize(x)))))
+        x = self.relu(self.maxpool(self.bn1(self.conv1(self.normalize(x)))))
         return self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:

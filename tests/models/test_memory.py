@@ -1,0 +1,66 @@
+"""What a graph keeps for the way back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ssdg.models.backbones import build_backbone
+from ssdg.models.parts import LeanMaxPool2d
+
+
+def kept_bytes(net: nn.Module, x: Tensor) -> int:
+    """Of distinct tensors that the graph of net(x) saves, parameters left out."""
+    weights = {p.data_ptr() for p in net.parameters()}
+    found: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in weights:
+            found[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        out = net(x)
+    assert out.requires_grad
+    return sum(found.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_pooling_before_the_relu_is_pooling_after_it_bit_for_bit(
+    dtype: torch.dtype, layout: torch.memory_format
+) -> None:
+    maps = torch.randn(3, 4, 13, 10).to(dtype).round(decimals=1).contiguous(memory_format=layout)  # with ties
+    first, second = (maps.clone(memory_format=torch.preserve_format).requires_grad_() for _ in range(2))
+    lean = LeanMaxPool2d(3, stride=2, padding=1)(first).relu()
+    plain = F.max_pool2d(second.relu(), 3, 2, 1)
+    assert torch.equal(lean, plain)
+    weight = torch.randn_like(plain)
+    (lean * weight).sum().backward()
+    (plain * weight).sum().backward()
+    assert first.grad is not None
+    assert torch.equal(first.grad, second.grad)  # type: ignore[arg-type]
+    assert first.grad.stride() == first.stride()
+
+
+def test_the_pooling_layer_can_be_differentiated_twice() -> None:
+    maps = torch.randn(1, 2, 6, 6, dtype=torch.float64, requires_grad=True)
+    pool = LeanMaxPool2d(3, stride=2, padding=1)
+    assert torch.autograd.gradcheck(pool, (maps,))
+    assert torch.autograd.gradgradcheck(pool, (maps,))
+
+
+def test_a_pooling_graph_keeps_places_and_not_maps() -> None:
+    x = torch.rand(2, 8, 32, 32, requires_grad=True)
+    places = 2 * 8 * 16 * 16 * 8
+    assert kept_bytes(LeanMaxPool2d(3, stride=2, padding=1), x) == places
+    assert kept_bytes(nn.MaxPool2d(3, stride=2, padding=1), x) == places + 2 * 8 * 32 * 32 * 4
+
+
+def test_a_resnet_keeps_the_widest_maps_once() -> None:
+    net = build_backbone("resnet18").train()
+    held = kept_bytes(net, torch.rand(2, 3, 96, 96))
+    net.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+    assert kept_bytes(net, torch.rand(2, 3, 96, 96)) - held == 2 * 64 * 48 * 48 * 4
