@@ -53,7 +53,7 @@ class _Restyle(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, shuffled: Tensor, lam: Tensor, eps: float, detach: bool) -> Tensor:
         maps = full_precision(x)
         mean = maps.mean((2, 3), keepdim=True)
-        centered = maps - mean
+        centered = maps - mean if maps is x else maps.sub_(mean)
         variance = centered.square().mean((2, 3), keepdim=True)
         # The root has an infinite slope at zero: a dead channel counts as one of deviation ε, with no gradient.
         deviation = variance.clamp_min(eps**2).sqrt()
@@ -78,8 +78,9 @@ class _Restyle(torch.autograd.Function):
         by_mean = lam * by_beta + ((1 - lam) * by_beta)[givers] - scale * by_beta  # the last: of what is centered
         by_deviation = lam * by_gamma + ((1 - lam) * by_gamma)[givers] - scale * by_gamma
         by_square = is_alive * by_deviation / deviation  # of half of a position's square
-        by_x = torch.addcmul(by_mean / positions, by_out, scale).addcmul_(centered, by_square / positions)
-        return by_x.to(grads[0].dtype), None, None, None, None
+        room = None if by_out is grads[0] else by_out  # a copy in float32 is ours to write over
+        by_x = torch.addcmul(by_mean / positions, by_out, scale, out=room)
+        return by_x.addcmul_(centered, by_square / positions).to(grads[0].dtype), None, None, None, None
 
 
 def confuse_style(
