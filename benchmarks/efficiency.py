@@ -1,4 +1,4 @@
-"""How close training comes to the bare network passes, how memory grows with the data, how fast images decode.
+"""How close training comes to the bare network passes, how fast images decode.
 
     python benchmarks/efficiency.py [--quick] [--photos ROOT]
 
@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -39,7 +36,7 @@ from ssdg.engine.loop import Clock
 from ssdg.engine.machine import Machine, choose_precision, start_machine
 from ssdg.engine.stages import StageTrainer
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
-from ssdg.methods.api import Learner, Progress, Sizes, argmax_rule
+from ssdg.methods.api import Learner, Progress, Sizes
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.settings import EidSettings
 from ssdg.models.backbones import build_backbone
@@ -163,29 +160,6 @@ def measure(name: str, backbone: str, size: int, batch: int, steps: int) -> list
     return rows
 
 
-def peak_memory(count: int) -> dict[str, float]:
-    """Peak resident memory, in MB, of a process that trains on and labels `count` images of 32 px."""
-    command = [sys.executable, __file__, "--memory-of", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
-def train_and_label(count: int) -> dict[str, float]:
-    """The work whose memory is measured."""
-    machine = start_machine("cpu")
-    with tempfile.TemporaryDirectory() as folder:
-        problem = random_problem(count, 32, Path(folder))
-        trainer = trainer_for(problem, machine, Path(folder) / "run", "none")
-        settings = McdSettings(epochs=1, batch=128, iterations=10, lr=1e-4)  # type: ignore[call-arg]
-        learner = Mcd(lambda: build_backbone("digits-cnn"), Sizes(CLASSES), settings)
-        machine.prepare(learner)
-        task, pool = problem.task, problem.task.unlabeled["u"]
-        trainer.train("mcd", learner, Inputs(task.labeled, unlabeled=pool), settings)
-        trainer.label("mcd", learner, pool, argmax_rule, round=1)
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return {"peak_mb": round(int(status["VmHWM"].split()[0]) / 1024, 1)}
-
-
 def cache_speed(root: Path, size: int = 224, rounds: int = 3) -> dict[str, float | int]:
     """Images per second of building the cache and of decoding alone, on the same threads, in turns."""
     items = list(read_tree(root).images)
@@ -213,11 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer iterations")
     parser.add_argument("--photos", type=Path, help="a root of photos, for the cache's speed")
-    parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.memory_of:
-        print(json.dumps(train_and_label(arguments.memory_of)))
-        return
     steps = 8 if arguments.quick else 24
     rows = measure("ResNet-18, 96 px, batch 32", "resnet18", 96, 32, steps)
     rows += measure("digits CNN, 32 px, batch 128", "digits-cnn", 32, 128, steps)
@@ -226,8 +196,6 @@ def main() -> None:
         numbers = (f"{row['floor_seconds']:.3f}", f"{row['loop_seconds']:.3f}", f"{row['loop_speed_of_floor']:.3f}")
         table.add_row(str(row["what"]), str(row["precision"]), *numbers)
     console.print(table)
-    for count in (2_000, 200_000):
-        console.print(f"peak memory with {count:,} images of 32 px: {peak_memory(count)['peak_mb']:.0f} MB")
     if arguments.photos:
         console.print(f"cache of {arguments.photos.name}: {cache_speed(arguments.photos)}")
 
