@@ -130,3 +130,9 @@ def test_nothing_needs_torchvision() -> None:
         names = {a.name for n in at_top if isinstance(n, ast.Import) for a in n.names}
         names |= {n.module or "" for n in at_top if isinstance(n, ast.ImportFrom)}
         assert not any(name.split(".")[0] == "torchvision" for name in names), path
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """Pytest imports them by their bare names: the second of two would not be collected."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
