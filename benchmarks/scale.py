@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -49,6 +48,7 @@ from ssdg.engine.run import run
 from ssdg.methods.eid.bridge import evolve
 from ssdg.methods.eid.settings import EidSettings
 from ssdg.models.backbones import build_backbone
+from whole import write_photos
 
 BATCH, SIZE = 32, 96
 COUNTS = (2_000, 20_000, 360_000)
@@ -168,17 +168,6 @@ def command_seconds(words: list[str], rounds: int) -> tuple[list[float], list[fl
     return walls, cores
 
 
-def write_photos(root: Path, per_class: int = 20) -> None:
-    """JPEGs of three domains with four classes each."""
-    rng = np.random.default_rng(0)
-    for domain in "abc":
-        for number in range(4 * per_class):
-            folder = root / domain / f"class{number % 4}"
-            folder.mkdir(parents=True, exist_ok=True)
-            coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), np.uint8))
-            coarse.resize((320, 240), Image.Resampling.BICUBIC).save(folder / f"{number}.jpg")
-
-
 def write_many(root: Path, count: int) -> None:
     """So many different images of 2 x 2 pixels, as plain files in ten folders."""
     for number in range(count):
@@ -213,11 +202,11 @@ def start(console: Console, quick: bool) -> None:
     table = Table("command", "best, s", "median, s", "best, s of a core", "median, s of a core")
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        write_photos(root / "photos")
+        write_photos(root / "photos", 80, 240)
         dry = ["train", "--dry-run", "--device", "cpu", "--threads", "1", "--cache", str(root / "cache")]
         digits = [*dry, "--data", "digits", "--labeled", "syn", "--target", "mnist", "--preset", "quick"]
-        own = [*dry, "--labeled", str(root / "photos/a"), "--unlabeled", str(root / "photos/b")]
-        own += ["--target", str(root / "photos/c"), "backbone=resnet18", "weights=none", "size=96"]
+        own = [*dry, "--labeled", str(root / "photos/one"), "--unlabeled", str(root / "photos/two")]
+        own += ["--target", str(root / "photos/four"), "backbone=resnet18", "weights=none", "size=96"]
         cases = {"--help": ["--help"], "dry run, digits, first (renders)": digits, "dry run, digits, again": digits}
         cases |= {"dry run, ResNet-18, 96 px, first": own, "dry run, ResNet-18, 96 px, again": own}
         for title, words in cases.items():
