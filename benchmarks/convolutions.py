@@ -1,9 +1,9 @@
-"""What bounds training on this processor: the convolutions of ResNet-18 at 96 px, in fp32 and in bf16.
+"""What bounds training on this processor: the 3x3 convolutions of a network, in fp32 and in bf16.
 
-    python benchmarks/convolutions.py [--batch 32] [--repeats 15]
+    python benchmarks/convolutions.py [--network digits-cnn] [--repeats 15]
 
 One thread, channels last, CPU seconds, medians. `forward` is the convolution, `input` and `weight` are the two
-derivatives that a step down the gradient needs.
+derivatives that a step down the gradient needs; images need no derivative.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ from torch import Tensor
 import floor
 from ssdg.engine.machine import keep_freed_memory
 
-SHAPES = ((64, 24), (128, 12), (256, 6), (512, 3))  # channels and side of the 3x3 convolutions in the four stages
+# Of a pass: images, then channels before, channels after and side of the 3x3 convolutions in the four stages.
+NETWORKS = {
+    "resnet18": (32, ((64, 64, 24), (128, 128, 12), (256, 256, 6), (512, 512, 3))),  # at 96 px
+    "digits-cnn": (128, ((3, 64, 32), (64, 64, 16), (64, 64, 8), (64, 64, 4))),
+}
+RGB = 3
 PARTS = {"forward": None, "input": [True, False, False], "weight": [False, True, False]}
 
 
@@ -34,32 +39,37 @@ def act(x: Tensor, weight: Tensor, grad: Tensor, wanted: list[bool] | None) -> o
     return torch.ops.aten.convolution_backward(grad, x, weight, None, *sides, False, [0, 0], 1, wanted)
 
 
-def seconds(channels: int, side: int, dtype: torch.dtype, batch: int, repeats: int) -> dict[str, float]:
+def seconds(batch: int, shape: tuple[int, int, int], dtype: torch.dtype, repeats: int) -> dict[str, float]:
     """The median of each part."""
-    layout = torch.channels_last
-    x, grad = (torch.randn(batch, channels, side, side).to(dtype).contiguous(memory_format=layout) for _ in range(2))
-    weight = torch.randn(channels, channels, 3, 3).to(dtype)
-    calls = {part: partial(act, x, weight, grad, wanted) for part, wanted in PARTS.items()}
+    before, after, side = shape
+    x, grad = (
+        torch.randn(batch, channels, side, side).to(dtype).contiguous(memory_format=torch.channels_last)
+        for channels in (before, after)
+    )
+    weight = torch.randn(after, before, 3, 3).to(dtype)
+    parts = {part: wanted for part, wanted in PARTS.items() if before != RGB or part != "input"}
+    calls = {part: partial(act, x, weight, grad, wanted) for part, wanted in parts.items()}
     return {part: statistics.median(floor.seconds(call, repeats, time.process_time)) for part, call in calls.items()}
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--network", choices=NETWORKS, default="resnet18")
     parser.add_argument("--repeats", type=int, default=15)
     given = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
     table = Table("3x3 convolution", "part", "fp32, ms", "bf16, ms", "fp32 / bf16", "bf16, GFLOP/s")
     totals = {torch.float32: 0.0, torch.bfloat16: 0.0}
-    for channels, side in SHAPES:
-        taken = {dtype: seconds(channels, side, dtype, given.batch, given.repeats) for dtype in totals}
-        work = 2 * 9 * given.batch * side**2 * channels**2
-        for part in PARTS:
+    batch, shapes = NETWORKS[given.network]
+    for before, after, side in shapes:
+        taken = {dtype: seconds(batch, (before, after, side), dtype, given.repeats) for dtype in totals}
+        work = 2 * 9 * batch * side**2 * before * after
+        for part in taken[torch.float32]:
             slow, fast = (taken[dtype][part] for dtype in totals)
             numbers = (f"{slow * 1e3:.2f}", f"{fast * 1e3:.2f}", f"{slow / fast:.2f}", f"{work / fast / 1e9:.0f}")
-            table.add_row(f"{channels} channels, {side} px", part, *numbers)
+            table.add_row(f"{before} to {after} channels, {side} px", part, *numbers)
         for dtype, parts in taken.items():
             totals[dtype] += sum(parts.values())
     table.add_section()
