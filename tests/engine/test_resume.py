@@ -19,6 +19,7 @@ from runs import environment, same_weights, short_settings, train_here, weights_
 from ssdg.cli import call
 from ssdg.engine.events import read_events
 from ssdg.engine.run import read_claim
+from ssdg.engine.stages import StageTrainer
 from ssdg.engine.state import read_meta
 from ssdg.errors import UserError
 from ssdg.models.backbones import build_backbone
@@ -229,3 +230,16 @@ def test_events_survive_a_line_cut_short(world: Path, cache: Path, tmp_path: Pat
     (tmp_path / "result.json").unlink()
     train_here(world, cache, tmp_path, "source-only")
     assert [e["event"] for e in read_events(path)][len(whole) :][0] == "start"
+
+
+def test_momentum_that_waits_in_a_file_is_as_it_was(
+    world: Path, cache: Path, done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Learners that keep all their tensors between cycles end with the same bits; without momentum they do not."""
+    monkeypatch.setattr(StageTrainer, "_rest", lambda *_: None)
+    train_here(world, cache, tmp_path / "awake", "eid", **FEW_STEPS)
+    assert same_weights(done, tmp_path / "awake")
+    monkeypatch.undo()
+    monkeypatch.setattr(StageTrainer, "_wake", lambda *_: None)
+    train_here(world, cache, tmp_path / "forgetful", "eid", **FEW_STEPS)
+    assert not same_weights(done, tmp_path / "forgetful")

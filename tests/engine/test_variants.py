@@ -30,6 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "reinit": {"reinit": True},
     "deeper labeler": {"apl_backbone": "resnet18", "apl_weights": "none", "cycles": 1},
     "one cycle": {"cycles": 1},
+    "hump": {"lr_shape": "hump", "iterations": 4},
     "plain": {"dual": False, "style": False, "diversity": False},
     "bf16": {"precision": "bf16", "cycles": 1},
     "no target": {"target": None},

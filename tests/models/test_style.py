@@ -251,3 +251,11 @@ def test_each_stage_gets_a_layer_of_its_own() -> None:
 def test_a_style_layer_with_weights_is_refused() -> None:
     with pytest.raises(UserError, match="no state of its own, unlike BatchNorm2d"):
         attach_style(build_backbone("digits-cnn"), lambda: nn.BatchNorm2d(64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_graph_keeps_the_maps_themselves_and_no_copy(dtype: torch.dtype) -> None:
+    features = maps(4, 3, 5, 5).to(dtype).requires_grad_()
+    out = confuse_style(features, torch.tensor([2, 0, 3, 1]), torch.rand(4))
+    kept = [tensor for tensor in out.grad_fn.saved_tensors if tensor.shape == features.shape]  # type: ignore[union-attr]
+    assert [tensor.data_ptr() for tensor in kept] == [features.data_ptr()]

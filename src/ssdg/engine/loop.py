@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -20,6 +20,7 @@ from ..profiling import measured, timed
 from ..seeds import derive_seed
 from .events import Events
 from .machine import Machine
+from .rates import Rate
 from .state import Meta, is_finite, save_state
 
 SHOW_SECONDS = 0.5  # between two looks of the display
@@ -37,6 +38,7 @@ class Stage:
     seed: int
     images_per_step: int
     path: Path
+    rate: Rate = field(default_factory=Rate)
 
     @property
     def steps(self) -> int:
@@ -91,6 +93,7 @@ def run_steps(
     for step in range(meta["step"], stage.steps):
         # All randomness of a step comes from its number: none of it needs saving.
         torch.manual_seed(derive_seed(stage.seed, step))
+        stage.rate.give(learner, step, stage.steps)
         with timed("augment"):
             batch = stream.draw(step)
         with timed("forward"):  # and what a method computes beside `descend`

@@ -28,7 +28,6 @@ def identity(
     learner: Learner,
     inputs: Inputs,
     settings: Settings,
-    lr_scale: float,
     pipeline: Pipeline,
     machine: Machine,
     scored: str = "",
@@ -42,7 +41,7 @@ def identity(
         "stage": [stage.key, stage.round, stage.epochs, stage.steps_per_epoch, stage.seed],
         "learner": [type(learner).__module__, type(learner).__qualname__],
         "settings": settings.model_dump(mode="json"),
-        "rate": lr_scale,
+        "rate": stage.rate.scale,
         "images": [pipeline.kind, pipeline.num_classes, pipeline.world],
         "machine": [machine.device.type, machine.precision, torch.get_num_threads(), torch.__version__],
     }

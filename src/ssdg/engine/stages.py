@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from torch import nn
 
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, Inputs, PseudoLabels, UnlabeledSet, digest_of
@@ -27,8 +29,9 @@ from .feeding import images_per_step, make_stream, steps_per_epoch
 from .loop import Clock, Stage, run_steps, tell_epoch
 from .machine import Machine, return_freed_memory
 from .pooled import Passed
+from .rates import Rate
 from .sharing import Shelf, aim, identity, scored_data
-from .state import Meta, load_state, read_meta
+from .state import Meta, load_optimizers, load_state, read_meta
 from .unsupervised import unsupervised_scores
 
 LONGEST_NAME = 100  # characters; file systems allow 255, of which a temporary file's ending takes some
@@ -48,6 +51,7 @@ class StageTrainer:
     shelf: Shelf | None = None
     watched: ImageTable | None = None  # unlabeled images that the product is scored on after each epoch
     look: Callable[[Passed], None] = lambda stage: None  # shown every stage that is over, in the main process
+    resting: WeakKeyDictionary[nn.Module, Path] = field(default_factory=WeakKeyDictionary)  # networks and momentum
     metas: dict[str, Meta] = field(default_factory=dict)  # by stage file name, in order
     audits: list[dict[str, Any]] = field(default_factory=list)
 
@@ -63,24 +67,23 @@ class StageTrainer:
         product: bool = False,
     ) -> None:
         """See `ssdg.methods.api.Trainer`."""
-        stage = self._stage(key, round, inputs, settings)
-        with self._from_shelf(stage, learner, inputs, settings, lr_scale, product) as is_shared:
+        stage = self._stage(key, round, inputs, settings, lr_scale)
+        self._wake(learner)
+        with self._from_shelf(stage, learner, inputs, settings, product) as is_shared:
             meta = self._start(stage, learner, inputs.fingerprint, product)
             for row in meta["history"] if is_shared else ():
                 tell_epoch(stage, row, self.events)
             self.metas[stage.path.stem] = meta
             was_finished = bool(meta["finished"])
             if not was_finished:
-                set_rate(learner, lr_scale)
                 stream = make_stream(inputs, settings.batch, stage.seed, self.pipeline)
                 after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
                 run_steps(stage, learner, stream, meta, after, self.clock, self.events)
         if self.machine.is_main:
             with timed("samples"):
                 self.look(Passed(key, round, learner, inputs, settings, stage.seed, product, meta))
-        learner.nets.zero_grad()  # a labeler waits for its next cycle without gradients
-        return_freed_memory()
         self.machine.wait()
+        self._rest(learner, stage.path)
         done = {"seconds": meta["seconds"], "steps": stage.steps, "found": was_finished}
         self.events.emit("trained", key=key, round=round, **done)
 
@@ -91,12 +94,25 @@ class StageTrainer:
         if not was_labeled and self.machine.is_main:
             with timed("labeling"):
                 save_labels(path, apply_rule(all_logits(learner, pool.images, self.pipeline), rule))
+            return_freed_memory()
         self.machine.wait()
         labels = load_labels(path, len(pool))
         report = {"key": key, "round": round, "domains": audit_labels(labels, pool, self.problem)}
         self.audits.append(report)
         self.events.emit("labeled", **report, found=was_labeled)
         return labels
+
+    def _rest(self, learner: Learner, path: Path) -> None:
+        """While others train, a learner keeps its networks alone: no gradients, and its momentum lies in the file."""
+        learner.nets.zero_grad()
+        for optimizer in learner.opts.values():
+            optimizer.state.clear()
+        self.resting[learner.nets] = path
+        return_freed_memory()
+
+    def _wake(self, learner: Learner) -> None:
+        if path := self.resting.pop(learner.nets, None):
+            load_optimizers(path, learner)
 
     @contextmanager
     def _from_shelf(
@@ -105,7 +121,6 @@ class StageTrainer:
         learner: Learner,
         inputs: Inputs,
         settings: Settings,
-        lr_scale: float,
         product: bool,
     ) -> Iterator[bool]:
         """Fetch the stage if another run has left it on the shelf, else leave it there once it is done.
@@ -118,14 +133,14 @@ class StageTrainer:
         if self.shelf is None or is_alone:
             yield False
             return
-        name = identity(stage, learner, inputs, settings, lr_scale, self.pipeline, self.machine, scored)
+        name = identity(stage, learner, inputs, settings, self.pipeline, self.machine, scored)
         with self.shelf.turn(name):
             found = self.shelf.fetch(name, stage.path)
             yield found
             if not found:
                 self.shelf.keep(name, stage.path)
 
-    def _stage(self, key: str, round: int, inputs: Inputs, settings: Settings) -> Stage:
+    def _stage(self, key: str, round: int, inputs: Inputs, settings: Settings, lr_scale: float) -> Stage:
         return Stage(
             key=key,
             round=round,
@@ -134,6 +149,7 @@ class StageTrainer:
             seed=derive_seed(self.seed, round, key),
             images_per_step=images_per_step(inputs, settings.batch),
             path=self.folder / "stages" / f"{stage_name(key, round)}.safetensors",
+            rate=Rate(lr_scale, settings.lr_shape),
         )
 
     def _start(self, stage: Stage, learner: Learner, inputs: str, product: bool) -> Meta:
@@ -182,14 +198,6 @@ def stage_name(key: str, round: int) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", key)[:LONGEST_NAME]
     suffix = "" if plain.replace("-", "/") == key else f"-{digest_of(key)[:8]}"
     return f"{round}-{plain}{suffix}"
-
-
-def set_rate(learner: Learner, scale: float) -> None:
-    """lr = lr_initial · scale for every optimizer."""
-    for optimizer in learner.opts.values():
-        for group in optimizer.param_groups:
-            group.setdefault("initial_lr", group["lr"])
-            group["lr"] = group["initial_lr"] * scale
 
 
 def apply_rule(logits: torch.Tensor, rule: Rule) -> PseudoLabels:

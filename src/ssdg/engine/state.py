@@ -35,10 +35,13 @@ def load_state(path: Path, learner: Learner) -> Meta:
     """Put a checkpoint into the learner, in place; return its `meta`."""
     tensors, meta = load_tensors(path)
     fill(dict(learner.nets.state_dict()), {k[4:]: v for k, v in tensors.items() if k.startswith("net.")}, path)
-    for name, optimizer in learner.opts.items():
-        prefix = f"opt.{name}."
-        _restore(optimizer, {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    _restore_all(learner, tensors)
     return meta
+
+
+def load_optimizers(path: Path, learner: Learner) -> None:
+    """Put the optimizers of a checkpoint into the learner; its networks stay as they are."""
+    _restore_all(learner, load_tensors(path, "opt.")[0])
 
 
 def read_meta(path: Path) -> Meta | None:
@@ -64,11 +67,11 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: Meta) -> None:
             raise OSError(errno.EIO, str(error), str(path)) from None
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], Meta]:
-    """Read what `save_tensors` wrote."""
+def load_tensors(path: Path, begin: str = "") -> tuple[dict[str, Tensor], Meta]:
+    """Read what `save_tensors` wrote, the tensors whose names begin so."""
     with _open(path) as file:
-        meta = json.loads(file.metadata()["meta"])
-        return {name: file.get_tensor(name) for name in file.keys()}, meta  # noqa: SIM118
+        names = [name for name in file.keys() if name.startswith(begin)]  # noqa: SIM118
+        return {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["meta"])
 
 
 def fill(into: dict[str, Tensor], given: dict[str, Tensor], path: Path) -> None:
@@ -116,6 +119,12 @@ def _optimizer_tensors(learner: Learner) -> dict[str, Tensor]:
                 if value is not None:
                     tensors[f"opt.{name}.{number}.{slot}"] = torch.as_tensor(value)
     return tensors
+
+
+def _restore_all(learner: Learner, tensors: dict[str, Tensor]) -> None:
+    for name, optimizer in learner.opts.items():
+        prefix = f"opt.{name}."
+        _restore(optimizer, {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
 
 
 def _restore(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:

@@ -52,6 +52,9 @@ class Settings(BaseModel):
     batch: int = Field(128, ge=2, description="labeled images per step; as many unlabeled ones beside them")
     iterations: int | None = Field(None, ge=1, description="steps per epoch; empty: as long as the data")
     lr: float = Field(1e-3, gt=0, description="learning rate of the first cycle")
+    lr_shape: Literal["fixed", "hump"] = Field(
+        "fixed", description="within a stage: fixed, or up over a tenth of the steps and down by a cosine"
+    )
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(5e-4, ge=0)
 

@@ -47,7 +47,10 @@ def centered_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _Restyle(torch.autograd.Function):
-    """Maps, a permutation, λ of shape (B, 1, 1, 1), ε and `detach` to maps of the mixed style."""
+    """Maps, a permutation, λ of shape (B, 1, 1, 1), ε and `detach` to maps of the mixed style.
+
+    The graph keeps the maps as they came, which the layer before them keeps too, and centers them a second time.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, shuffled: Tensor, lam: Tensor, eps: float, detach: bool) -> Tensor:
@@ -60,17 +63,19 @@ class _Restyle(torch.autograd.Function):
         beta = lam * mean + (1 - lam) * mean[shuffled]
         gamma = lam * deviation + (1 - lam) * deviation[shuffled]
         scale = gamma / (deviation + eps)
-        ctx.save_for_backward(centered, scale, deviation, variance >= eps**2, shuffled, lam)
+        ctx.save_for_backward(x, mean, scale, deviation, variance >= eps**2, shuffled, lam)
         ctx.eps, ctx.detach = eps, detach
         return torch.addcmul(beta, centered, scale).to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
-        centered, scale, deviation, is_alive, shuffled, lam = ctx.saved_tensors
+        x, mean, scale, deviation, is_alive, shuffled, lam = ctx.saved_tensors
         by_out = full_precision(grads[0])
         if ctx.detach:
             return (by_out * scale).to(grads[0].dtype), None, None, None, None
+        maps = full_precision(x)
+        centered = maps - mean if maps is x else maps.sub_(mean)  # as before
         positions = centered.shape[2] * centered.shape[3]
         givers = shuffled.argsort()  # who took the style of sample i
         by_beta, by_scale = by_out.sum((2, 3), keepdim=True), (by_out * centered).sum((2, 3), keepdim=True)
