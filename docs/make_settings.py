@@ -117,18 +117,18 @@ def meaning_of(name: str, field: FieldInfo) -> str:
 
 
 def changes_table(method: Method) -> str:
-    """What `release` and `quick` change from `paper`."""
-    columns = [("paper", "photo"), ("release", "photo"), ("quick", "photo"), ("quick", "none")]
+    """What the other presets change from `paper`."""
+    columns = [(preset, "photo") for preset in PRESETS] + [("quick", "none")]
     values = [resolved(method, preset, kind) for preset, kind in columns]
     digits = resolved(method, "paper", "none")
     keys = [
         key
-        for key in values[0]
-        if key != "preset"
-        and (values[1][key] != values[0][key] or values[2][key] != values[0][key] or values[3][key] != digits[key])
+        for key in digits
+        if key != "preset" and (len({str(v[key]) for v in values[:-1]}) > 1 or values[-1][key] != digits[key])
     ]
     rows = [(f"`{key}`", *(shown(v[key]) for v in values)) for key in keys]
-    return table(("Key", "`paper`", "`release`", "`quick`, photos", "`quick`, digits"), rows)
+    kinds = [f"`{preset}`" for preset in list(PRESETS)[:-1]]
+    return table(("Key", *kinds, "`quick`, photos", "`quick`, digits"), rows)
 
 
 def resolved(method: Method, preset: str, kind: Any) -> dict[str, Any]:

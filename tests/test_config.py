@@ -23,7 +23,7 @@ def test_preset_paper_is_the_papers_section_implementation_details() -> None:
     assert (config.backbone, config.weights, config.size, config.augment) == ("resnet18", "imagenet", 224, "photo")
     told = config.flat()
     paper = {"apl": "mcd", "mix": "mixup", "cycles": 3, "clean_rate": 0.4, "delta": 0.5, "style_alpha": 0.5}
-    shared = {"batch": 128, "lr": 1e-3, "weight_decay": 5e-4, "momentum": 0.9}
+    shared = {"batch": 128, "lr": 1e-3, "lr_shape": "fixed", "weight_decay": 5e-4, "momentum": 0.9}
     assert {k: told[k] for k in paper | shared} == paper | shared
     assert told["epochs"] == 15
     assert told["labeler"] == {**shared, "epochs": 30, "iterations": None, "inner_steps": 4}

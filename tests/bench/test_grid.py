@@ -60,6 +60,13 @@ def test_a_cell_is_a_resolved_configuration_known_by_its_hash(grid) -> None:  # 
     assert (config.seed, config.preset, cell.config["cycles"]) == (3, "paper", 1)
 
 
+def test_a_row_keeps_its_own_preset(grid) -> None:  # type: ignore[no-untyped-def]
+    suite = replace(SUITE, rows=(Row("eid", "ours", "eid"), Row("fast", "ours", "eid", {"preset": "fast"})))
+    cells = grid(suite, tasks=("P>S",), preset="release").cells
+    assert [cell.config["preset"] for cell in cells] == ["release", "fast"]
+    assert [cell.config["lr_shape"] for cell in cells] == ["fixed", "hump"]
+
+
 @pytest.mark.parametrize("word", ["P>night", "P:night", "photo → NIGHT"])
 def test_spellings_of_a_task(word: str, grid) -> None:  # type: ignore[no-untyped-def]
     assert grid(tasks=(word,)).tasks == ("P>night",)

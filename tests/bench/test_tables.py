@@ -102,6 +102,12 @@ def test_the_other_number(tmp_path: Path) -> None:
     assert five.notes[0].startswith("made-up on world, preset quick")  # no path of this machine
 
 
+def test_rows_with_presets_of_their_own(tmp_path: Path) -> None:
+    rows = [{**row, "config": {"preset": "fast" if row["name"] == "eid" else "paper"}} for row in ROWS]
+    table = make_table(read_results(write_bench(tmp_path, rows, TASKS, SCORES)), "final")
+    assert table.notes[0].startswith("made-up on world, presets fast and paper: ")
+
+
 def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
     table = table_of(tmp_path, {place: score for place, score in SCORES.items() if place[2] == 0})
     assert entry(table, "eid", "P>A").deviation is None

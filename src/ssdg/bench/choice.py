@@ -89,9 +89,9 @@ def fitting(row: Row, shared: Flat) -> Flat:
 
 
 def check_settings(suite: Suite, words: Flat, rows: Sequence[Row]) -> None:
-    """Refuse what makes the cells, what a row has of its own, and what no row has."""
+    """Refuse what makes the cells (a row's preset is its own), what a row has of its own, and what no row has."""
     shared = merge(suite.settings, words)
-    for key in [*shared, *(key for row in rows for key in row.settings)]:
+    for key in [*shared, *(key for row in rows for key in row.settings if key != "preset")]:
         if key in CHOSEN_BY:
             raise UserError(f"'{key}' cannot be set for all cells, it makes them; choose it with {CHOSEN_BY[key]}")
     for row in rows:

@@ -29,7 +29,7 @@ def expand(suite: Suite, choice: Choice, cache: Path, *, device: str = "auto") -
         given = merge(fitting(row, shared), with_full_paths({**row.settings, "data": shared["data"]}))
         others = None if given.get("setting") == "uda" else place.unlabeled(labeled, target)
         given |= {"labeled": labeled, "unlabeled": others, "target": target}
-        given |= {"method": row.method, "preset": preset, "seed": seed}
+        given |= {"method": row.method, "preset": row.settings.get("preset", preset), "seed": seed}
         config = settle(given, benchmark, device=device)
         cells.append(Cell(config.hash, row.name, task, seed, config.flat()))
     return Grid(

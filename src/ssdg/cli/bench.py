@@ -59,7 +59,7 @@ def run(
     data
         A benchmark's folder or zip, or an embedded one: digits, web-digits.
     preset
-        paper, release or quick.  [default: paper]
+        paper, release, fast or quick.  [default: paper]
     methods
         Rows of the suite by name, or else methods, also others than the suite's.  [default: all rows]
     tasks

@@ -74,7 +74,7 @@ def train(
     method
         What to train; `ssdg methods` lists them.  [default: eid]
     preset
-        paper, release or quick.  [default: paper]
+        paper, release, fast or quick.  [default: paper]
     setting
         ssdg: the target is never seen; uda: it is the unlabeled domain (domain adaptation).  [default: ssdg]
     plugin

@@ -77,6 +77,10 @@ register(
         settings=McdSettings,
         needs=("unlabeled",),
         # More steps in the same time; at a rate of 0.03 the game takes the digits CNN away from the labeled images.
-        presets={"quick": {"inner_steps": 2}, "quick none": {"inner_steps": 1, "lr": 0.02}},
+        presets={
+            "fast": {"inner_steps": 1, "epochs": 12},  # 7 passes a step instead of 16
+            "quick": {"inner_steps": 2},
+            "quick none": {"inner_steps": 1, "lr": 0.02},
+        },
     )
 )

@@ -7,7 +7,7 @@ from ..api import Build, Learner, Method, Trainer, find_method, register
 from .bridge import evolve, first_source
 from .dual import DualNetworks
 from .labeling import Labeling
-from .settings import QUICK, QUICK_DIGITS, RELEASE, EidSettings
+from .settings import FAST, QUICK, QUICK_DIGITS, RELEASE, EidSettings
 
 
 def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner:
@@ -48,7 +48,7 @@ register(
         learner=DualNetworks,
         settings=EidSettings,
         needs=("unlabeled",),
-        presets={"release": RELEASE, "quick": QUICK, "quick none": QUICK_DIGITS},
+        presets={"release": RELEASE, "fast": FAST, "quick": QUICK, "quick none": QUICK_DIGITS},
         algorithm=fit,
         uses_web_labels=True,
     )
