@@ -30,14 +30,14 @@ def test_the_passes_of_mcd_by_its_inner_steps(inner_steps: int) -> None:
 
 
 def costs(method: str, preset: str, task: Task) -> dict[str, int]:
-    """Of every stage, by key, over all cycles."""
+    """Of every stage, in images, by key, over all cycles."""
     given = {"method": method, "preset": preset, "labeled": "l", "target": "t"}
     config = resolve(given, kind="photo", size=32)
     own = config.settings.model_dump()
     total: dict[str, int] = {}
     for stage in plan(config, task):
         settings = own.get("labeler", own) if stage.key.startswith("apl") else own
-        total[stage.key] = total.get(stage.key, 0) + stage.steps * step_cost(settings)
+        total[stage.key] = total.get(stage.key, 0) + stage.steps * settings["batch"] * step_cost(settings)
     return total
 
 

@@ -27,7 +27,7 @@ PRESETS: dict[str, str] = {
     "quick": "small networks and short schedules for two cores",
 }
 # What `fast` changes for every method.
-FAST: Flat = {"lr": 0.01, "lr_shape": "hump", "epochs": 6}
+FAST: Flat = {"batch": 64, "lr": 0.01, "lr_shape": "hump", "epochs": 6}
 # What `quick` changes for every method, by the kind of data.
 QUICK: dict[Kind, Flat] = {
     "none": {"backbone": "digits-cnn", "weights": "none", "batch": 64, "lr": 0.03, "epochs": 16},
@@ -68,12 +68,13 @@ class RunConfig(BaseModel):
     weights: str = Field("imagenet", description="none, imagenet or a file")
     warm_epochs: int = Field(0, ge=0, description="epochs on the labeled domain that every backbone starts from")
     warm_lr: float = Field(0.05, gt=0, description="learning rate of the warm start")
+    warm_batch: int | None = Field(None, ge=2, description="labeled images per step of the warm start; empty: batch")
     size: int = Field(224, ge=8, le=1024, description="pixels; images are resized to size × size")
     augment: Kind = "photo"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     settings: SerializeAsAny[Settings]
 
-    _numbers = field_validator("seed", "size", "warm_epochs", "warm_lr", mode="before")(no_switch)
+    _numbers = field_validator("seed", "size", "warm_epochs", "warm_lr", "warm_batch", mode="before")(no_switch)
 
     @field_validator("discover_domains", mode="before")
     @classmethod

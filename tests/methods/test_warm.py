@@ -47,6 +47,16 @@ def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path)
     assert not torch.equal(first, second)
 
 
+def test_one_warm_start_for_two_batches(world: Path, cache: Path) -> None:
+    def told(**given: Any) -> Any:
+        config, _ = open_run(short_settings("eid", data=str(world), warm_epochs=3, **given), cache)
+        return warm_settings(config)
+
+    assert [told(batch=batch).batch for batch in (4, 8)] == [4, 8]
+    assert told(batch=4, warm_batch=6) == told(batch=8, warm_batch=6)
+    assert told(batch=4, warm_batch=6).batch == 6
+
+
 def test_a_backbone_of_its_own_choice_is_left_alone(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("mcd", data=str(world), warm_epochs=1), cache)
     plain = Builder(config, 3, start_machine("cpu"))

@@ -17,6 +17,7 @@ def fit(config: RunConfig, task: Task, trainer: Trainer, build: Build) -> Learne
 
 
 def warm_settings(config: RunConfig) -> Settings:
-    """The method's batch, momentum and decay with the epochs and the rate of the warm start."""
-    kept = {name: getattr(config.settings, name) for name in ("batch", "momentum", "weight_decay")}
-    return Settings.model_validate({**kept, "epochs": config.warm_epochs, "lr": config.warm_lr})
+    """The method's momentum and decay with the epochs, the rate and the batch of the warm start."""
+    kept = {name: getattr(config.settings, name) for name in ("momentum", "weight_decay")}
+    batch = config.warm_batch or config.settings.batch
+    return Settings.model_validate({**kept, "epochs": config.warm_epochs, "lr": config.warm_lr, "batch": batch})
