@@ -67,6 +67,12 @@ class Grid:
     row_order: tuple[str, ...] = field(default=(), compare=False)
     task_order: tuple[str, ...] = field(default=(), compare=False)
 
+    @property
+    def presets(self) -> str:
+        """For people: the preset, or those of rows that have their own."""
+        names = list(dict.fromkeys(str(cell.config.get("preset", self.preset)) for cell in self.cells))
+        return f"preset{'s' * (len(names) > 1)} {' and '.join(names)}"
+
     def of(self, row: str) -> list[Cell]:
         """The cells of a row."""
         return [cell for cell in self.cells if cell.row == row]

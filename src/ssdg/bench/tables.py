@@ -150,8 +150,7 @@ def _seed_counts(lines: tuple[Line, ...] | list[Line]) -> set[int]:
 
 def _notes(results: Results, lines: list[Line], number: Number, paper: bool) -> list[str]:
     grid = results.grid
-    presets = list(dict.fromkeys(str(cell.config.get("preset", grid.preset)) for cell in grid.cells))
-    place = f"{grid.name} on {Path(grid.data).name}, preset{'s' * (len(presets) > 1)} {' and '.join(presets)}"
+    place = f"{grid.name} on {Path(grid.data).name}, {grid.presets}"
     notes = [f"{place}: percent right on the target, {_what(results, number)}."]
     notes += _about_seeds(_seed_counts(lines))
     done = sum(cell.id in results.found for cell in grid.cells)

@@ -64,7 +64,7 @@ class GridDisplay(Screen):
 
 def heading(grid: Grid) -> str:
     """What is compared, how, on what."""
-    return f"{grid.name} · preset {grid.preset} · {grid.data}"
+    return f"{grid.name} · {grid.presets} · {grid.data}"
 
 
 def first_cells(grid: Grid) -> dict[str, Cell]:
