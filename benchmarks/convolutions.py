@@ -20,7 +20,7 @@ from rich.table import Table
 from torch import Tensor
 
 import floor
-from ssdg.engine.machine import keep_freed_memory
+from ssdg.machine import keep_freed_memory
 
 # Of a pass: images, then channels before, channels after and side of the 3x3 convolutions in the four stages.
 NETWORKS = {

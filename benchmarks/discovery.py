@@ -16,10 +16,10 @@ import torch
 
 from ssdg.config import RunConfig
 from ssdg.data.hidden import Problem
-from ssdg.engine.discovery import find_styles, piles_of
-from ssdg.engine.machine import start_machine
-from ssdg.engine.open import default_cache, open_run
+from ssdg.discovery.discover import find_styles, piles_of
 from ssdg.engine.run import pipeline_of, run
+from ssdg.engine.setup import default_cache, open_run
+from ssdg.machine import start_machine
 
 ARMS: dict[str, Any] = {"true domains": None, "found (`auto`)": "auto", "one pile (`1`)": 1}
 TASK: dict[str, Any] = {"data": "digits", "labeled": "syn", "unlabeled": ["mnist_m", "optdigits"], "target": "mnist"}

@@ -23,18 +23,16 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from ssdg.data.cache import load_images
-from ssdg.data.decode import decode
+from ssdg.data.cache import FilePixels, load_images
 from ssdg.data.hidden import Problem
-from ssdg.data.pixels import FilePixels
-from ssdg.data.reader import Reader
 from ssdg.data.sets import ImageTable, Inputs, LabeledSet, Task, UnlabeledSet
-from ssdg.data.sources import read_tree
+from ssdg.data.sources.decode import decode
+from ssdg.data.sources.tree import Reader, read_tree
 from ssdg.data.streams import Pipeline
 from ssdg.engine.events import Events
 from ssdg.engine.loop import Clock
-from ssdg.engine.machine import Machine, choose_precision, start_machine
 from ssdg.engine.stages import StageTrainer
+from ssdg.machine import Machine, choose_precision, start_machine
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
 from ssdg.methods.api import Learner, Progress, Sizes
 from ssdg.methods.eid.dual import DualNetworks

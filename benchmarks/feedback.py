@@ -29,10 +29,10 @@ import numpy as np
 import torch
 
 from ssdg.data.sets import PseudoLabels, UnlabeledSet
-from ssdg.engine.machine import start_machine
-from ssdg.engine.open import default_cache, open_run
 from ssdg.engine.run import run
+from ssdg.engine.setup import default_cache, open_run
 from ssdg.engine.stages import StageTrainer
+from ssdg.machine import start_machine
 from ssdg.methods.eid import bridge, cycle
 
 SCHEDULE: dict[str, Any] = {

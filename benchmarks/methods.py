@@ -29,12 +29,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from passes import count_passes
-from ssdg.data.digits import digits_root
+from ssdg.data.embedded.digits import digits_root
 from ssdg.data.sets import Inputs, PseudoLabels, UnlabeledSet
-from ssdg.engine.feeding import make_stream, steps_per_epoch
-from ssdg.engine.machine import start_machine
-from ssdg.engine.open import default_cache, open_run
+from ssdg.engine.batches import make_stream, steps_per_epoch
 from ssdg.engine.run import Builder, pipeline_of
+from ssdg.engine.setup import default_cache, open_run
+from ssdg.machine import start_machine
 from ssdg.methods import METHODS, find_method
 from ssdg.methods.api import Learner, Progress, Rule, Settings
 

@@ -76,7 +76,7 @@ def write_onnx(path: Path) -> Path:
 
 def write_model(folder: Path) -> Path:
     """The digits CNN with random weights, as a run leaves it."""
-    from ssdg.engine.state import save_tensors
+    from ssdg.artifact.tensors import save_tensors
     from ssdg.methods import find_method
     from ssdg.methods.api import Sizes
     from ssdg.models.backbones import build_backbone

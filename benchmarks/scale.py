@@ -37,14 +37,13 @@ from torch import Tensor, nn
 
 from efficiency import CLASSES, trainer_for
 from ssdg.config import resolve
-from ssdg.data.cache import load_images
+from ssdg.data.cache import FilePixels, load_images
 from ssdg.data.hidden import Problem, Target
-from ssdg.data.pixels import FilePixels
 from ssdg.data.sets import ImageTable, Inputs, LabeledSet, Rows, Task, UnlabeledSet
-from ssdg.data.sources import read_tree
-from ssdg.engine.feeding import make_stream
-from ssdg.engine.machine import choose_precision, start_machine
+from ssdg.data.sources.tree import read_tree
+from ssdg.engine.batches import make_stream
 from ssdg.engine.run import run
+from ssdg.machine import choose_precision, start_machine
 from ssdg.methods.eid.bridge import evolve
 from ssdg.methods.eid.settings import EidSettings
 from ssdg.models.backbones import build_backbone

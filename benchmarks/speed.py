@@ -28,7 +28,7 @@ from torch import Tensor
 import floor
 from efficiency import CLASSES, random_problem, trainer_for
 from ssdg.data.sets import Inputs
-from ssdg.engine.machine import choose_precision, start_machine
+from ssdg.machine import choose_precision, start_machine
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
 from ssdg.methods.api import Learner, Progress, Sizes
 from ssdg.methods.eid.dual import DualNetworks

@@ -17,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ssdg.data.web_digits import web_digits_root
-from ssdg.engine.audit import auroc
-from ssdg.engine.evaluate import mean_probs
-from ssdg.engine.open import default_cache
-from ssdg.engine.unknown import known_scores
+from ssdg.artifact.calibration import known_scores
+from ssdg.artifact.load import Model, load_model
+from ssdg.data.embedded.web_digits import web_digits_root
+from ssdg.inference.rejection import auroc
+from ssdg.engine.scores import mean_probs
+from ssdg.engine.setup import default_cache
 from ssdg.errors import UserError
-from ssdg.inference import Model, load_model
 
 CANDIDATES = {
     "maximum of the mean softmax": lambda logits: mean_probs(logits).max(-1).values.numpy(),

@@ -19,8 +19,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ssdg.data.digits import digits_root
-from ssdg.engine.open import default_cache
+from ssdg.data.embedded.digits import digits_root
+from ssdg.engine.setup import default_cache
 
 
 def seconds_of(jobs: int, cells: int, steps: int) -> float:

@@ -14,10 +14,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from ssdg.bench.formats import render
-from ssdg.bench.markup import pipes
-from ssdg.bench.results import Result, Results, read_results
-from ssdg.bench.tables import make_table
+from ssdg.bench.folder import Result, Results, read_results
+from ssdg.bench.tables.formats import pipes, render
+from ssdg.bench.tables.results_table import make_table
 
 PAGES = Path(__file__).with_name("results")
 BEGIN, END = "<!-- numbers, by docs/make_results.py -->", "<!-- end of numbers -->"

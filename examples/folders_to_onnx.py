@@ -17,8 +17,8 @@ import onnxruntime
 
 from ssdg import SSDG
 from ssdg.cli import call
-from ssdg.data.digits import digits_root
-from ssdg.engine.open import default_cache
+from ssdg.data.embedded.digits import digits_root
+from ssdg.engine.setup import default_cache
 
 root = digits_root(default_cache())
 domains = {name: np.load(root / f"{name}.npz") for name in ("syn", "mnist_m", "optdigits", "mnist")}

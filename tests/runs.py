@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from ssdg.engine.machine import start_machine
-from ssdg.engine.open import open_run
 from ssdg.engine.run import run
+from ssdg.engine.setup import open_run
+from ssdg.machine import start_machine
 from ssdg.methods import find_method
 
 SHORT: dict[str, Any] = {"epochs": 2, "batch": 4, "lr": 0.01}

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 
 from runs import train_here
+from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
-from ssdg.engine.state import read_meta
 from ssdg.methods.source_only import SourceOnly
 from worlds import write_world
 

@@ -14,13 +14,13 @@ import torch
 from runs import same_weights, short_settings, train_here, weights_of
 from ssdg.data.sets import Inputs, PseudoLabels, UnlabeledSet
 from ssdg.data.streams import Pipeline
-from ssdg.engine.feeding import make_stream
+from ssdg.engine.batches import make_stream
+from ssdg.engine.checkpoint import load_state, save_state
 from ssdg.engine.loop import Clock
-from ssdg.engine.machine import start_machine
-from ssdg.engine.open import open_run
 from ssdg.engine.run import Builder, pipeline_of, run
-from ssdg.engine.state import load_state, save_state
+from ssdg.engine.setup import open_run
 from ssdg.errors import Stopped, UserError
+from ssdg.machine import start_machine
 from ssdg.methods import METHODS, find_method
 from ssdg.methods.api import Learner, Progress, Rule, Settings
 from worlds import write_world

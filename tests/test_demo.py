@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from runs import short_settings
-from ssdg.cli import call, demo, demo_open
+from ssdg.cli import call, demo
+from ssdg.cli import demo as demo_open
 
 pytest.importorskip("matplotlib", reason="the figure needs the demo extra")
 

@@ -33,7 +33,7 @@ def test_the_page_runs(
 
 
 @pytest.mark.parametrize(
-    "module", ["ssdg", "ssdg.estimator.classifier", "ssdg.estimator.parameters", "ssdg.data.written"]
+    "module", ["ssdg", "ssdg.estimator.estimator", "ssdg.estimator.parameters", "ssdg.estimator.input_folders"]
 )
 def test_examples_in_docstrings(module: str) -> None:
     found = doctest.testmod(import_module(module))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runs import environment
-from ssdg.engine.open import default_cache
+from ssdg.engine.setup import default_cache
 
 pytest.importorskip("onnxruntime", reason="needs the extra export")
 pytest.importorskip("mlxtend", reason="needs the extra demo")

@@ -15,11 +15,11 @@ from accelerator import DEVICE, Accelerator, Stream, move
 from ssdg import devices
 from ssdg.data.sets import Inputs, MixedSet
 from ssdg.data.streams import BatchStream, Pipeline
-from ssdg.engine.evaluate import all_logits
+from ssdg.engine.batches import make_stream
 from ssdg.engine.events import Events
-from ssdg.engine.feeding import make_stream
 from ssdg.engine.loop import AGREE_STEPS, Clock, Stage, add, run_steps
-from ssdg.engine.machine import start_machine
+from ssdg.engine.scores import all_logits
+from ssdg.machine import start_machine
 from ssdg.methods.api import Learner, Progress
 from test_contract import ALL, asked_of
 
@@ -90,7 +90,7 @@ def test_pageable_memory_would_be_noticed(
     learner, stream, _ = moved(method, world, cache)
     for module in ("data.streams", "data.augment", "data.randaugment", "models.layers"):
         monkeypatch.setattr(f"ssdg.{module}.onto", pageable)
-    monkeypatch.setattr("ssdg.models.style_complement.onto", pageable)
+    monkeypatch.setattr("ssdg.models.styles.onto", pageable)
     monkeypatch.setattr("ssdg.methods.semi.mixmatch.onto", pageable)
     two_steps(learner, stream, accelerator)
     assert len(accelerator.waits) == accelerator.moves

@@ -23,19 +23,19 @@ __version__ = "0.1.0"
 # Imported when first asked for: `import ssdg` alone does not wait for torch.
 _HOMES = {
     "Method": "methods",
-    "Model": "inference",
+    "Model": "artifact.load",
     "Problem": "data.hidden",
     "RunConfig": "config",
     "SSDG": "estimator",
     "Task": "data.sets",
     "UserError": "errors",
     "find_method": "methods",
-    "load_model": "inference",
-    "load_onnx": "serving.onnx_model",
-    "open_run": "engine.open",
+    "load_model": "artifact.load",
+    "load_onnx": "inference.onnx_model",
+    "open_run": "engine.setup",
     "register": "methods",
     "run": "engine.run",
-    "start_machine": "engine.machine",
+    "start_machine": "machine",
 }
 __all__ = sorted([*_HOMES, "__version__"])
 

@@ -18,10 +18,10 @@ import pytest
 from runs import environment
 from ssdg.bench.folder import cell_folder, lock_of, read_grid, state_of
 from ssdg.cli import call
-from ssdg.engine.machine import start_machine
-from ssdg.engine.open import open_run
 from ssdg.engine.run import run
+from ssdg.engine.setup import open_run
 from ssdg.files import is_locked, locked
+from ssdg.machine import start_machine
 
 FILE = """
 methods: [source-only, mcd]

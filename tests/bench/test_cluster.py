@@ -15,9 +15,8 @@ import pytest
 from clusters import cell_of, epochs, events, has_open, in_the_middle, running_cluster, tables
 
 from ssdg.bench import cluster as cluster_module
-from ssdg.bench.cluster import Cluster, check_answers, joined_cluster, room_of
+from ssdg.bench.cluster import Cluster, Order, check_answers, joined_cluster, room_of
 from ssdg.bench.folder import lock_of, read_grid, state_of
-from ssdg.bench.node import Order
 from ssdg.bench.worker import Options
 from ssdg.cli import call
 from ssdg.errors import UserError

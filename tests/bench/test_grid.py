@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from ssdg.bench.choice import Choice
 from ssdg.bench.folder import Grid, claim, error_of, lock_of, read_grid, state_of
-from ssdg.bench.grid import expand
-from ssdg.bench.place import find_place
-from ssdg.bench.status import read_status
+from ssdg.bench.grid import Choice, expand, find_place
 from ssdg.bench.suites import Row, Suite, find_suite
+from ssdg.cli.bench_progress import read_status
 from ssdg.config import resolve
-from ssdg.data.folders import Benchmark, Domain
+from ssdg.data.sources.benchmark import Benchmark, Domain
 from ssdg.errors import UserError
 from ssdg.files import locked, write_json
 

@@ -14,8 +14,7 @@ import pytest
 
 from ssdg.bench import launch
 from ssdg.bench.folder import Cell, Grid, GridRow, cell_folder, error_of, lock_of
-from ssdg.bench.launch import Launcher, LocalWorker, apart, run_grid
-from ssdg.bench.slots import Slot, find_gpus, find_slots, make_slots
+from ssdg.bench.launch import Launcher, LocalWorker, Slot, apart, find_gpus, find_slots, make_slots, run_grid
 from ssdg.bench.worker import Options
 from ssdg.errors import Stopped
 from ssdg.files import is_locked, locked

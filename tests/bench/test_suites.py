@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ssdg.bench.paper import paper_numbers, paper_rows, paper_tables
 from ssdg.bench.suites import SUITES, Suite, find_suite, label
+from ssdg.bench.tables.results_table import paper_numbers, paper_rows, paper_tables
 from ssdg.config import PRESETS, Kind, merge, resolve
 from ssdg.errors import UserError
 from ssdg.methods import find_method

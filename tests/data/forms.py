@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ssdg.data.decode import decode_whole
-from ssdg.data.inputs import Images, read_images
-from ssdg.data.reader import Reader
-from ssdg.data.sources import read_tree
-from ssdg.data.written import write_once
+from ssdg.data.sources.decode import decode_whole
+from ssdg.data.sources.tree import Reader, read_tree
+from ssdg.estimator.input_folders import write_once
+from ssdg.estimator.inputs import Images, read_images
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
 GREY = COLOUR[..., 0]

@@ -13,8 +13,8 @@ from pictures import benchmark, class_folders, encoded, picture, png, write, zip
 import ssdg
 from ssdg.data import cache as cache_module
 from ssdg.data.cache import load_images
-from ssdg.data.decode import decode
-from ssdg.data.sources import read_tree
+from ssdg.data.sources.decode import decode
+from ssdg.data.sources.tree import read_tree
 from ssdg.errors import UserError
 
 BUILD = """

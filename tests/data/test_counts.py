@@ -10,9 +10,9 @@ import pytest
 from pictures import benchmark, png, write
 
 from ssdg.cli import call
-from ssdg.data.folders import read_benchmark
-from ssdg.data.statistics import Count, count_images
-from ssdg.engine.open import EMBEDDED
+from ssdg.data.sources.benchmark import read_benchmark
+from ssdg.data.verify import Count, count_images
+from ssdg.engine.setup import EMBEDDED
 
 
 def write_images(folder: Path, num: int) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdg.data.holdout import held_out
+from ssdg.data.loading import held_out
 
 
 def digests(contents):

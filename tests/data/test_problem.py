@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pictures import benchmark, class_folders, png, write, zip_files
-from test_folders import npz, write_splits
+from test_benchmark import npz, write_splits
 
-from ssdg.data.folders import read_benchmark
 from ssdg.data.hidden import OOD, UNKNOWN
 from ssdg.data.problem import benchmark_problem, data_defaults, folder_problem
+from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.errors import UserError
 
 SHARED = Path(os.environ.get("SSDG_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")

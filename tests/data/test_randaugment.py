@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from ssdg.data import randaugment as ra
+from ssdg.data import augment as ra
 from ssdg.seeds import numpy_rng, torch_rng
 
 LEVEL = 0.3

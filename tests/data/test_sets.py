@@ -1,15 +1,7 @@
 import numpy as np
 
 from builders import flat_images, labeled_set, unlabeled_set
-from ssdg.data.sets import (
-    ImageTable,
-    MixedSet,
-    PseudoLabels,
-    Task,
-    concat_labeled,
-    concat_tables,
-    concat_unlabeled,
-)
+from ssdg.data.sets import ImageTable, MixedSet, PseudoLabels, Task, concat_labeled, concat_tables, concat_unlabeled
 
 
 def values(table):

@@ -19,7 +19,7 @@ from ssdg.data.streams import (
     UnlabeledStream,
     evaluation_batches,
 )
-from ssdg.engine.feeding import make_stream
+from ssdg.engine.batches import make_stream
 from ssdg.seeds import torch_rng
 
 

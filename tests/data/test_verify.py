@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 from pictures import benchmark, encoded, picture, png, write
-from test_folders import npz, write_splits
+from test_benchmark import npz, write_splits
 
 from ssdg.cli.data import app
 from ssdg.data.verify import describe, verify

@@ -10,9 +10,9 @@ import pytest
 from safetensors.torch import load_file
 
 from runs import short_settings, train_here, weights_of
-from ssdg.engine.open import open_run
+from ssdg.artifact.load import load_model
+from ssdg.engine.setup import open_run
 from ssdg.errors import UserError
-from ssdg.inference import load_model
 from ssdg.methods import METHODS
 
 UDA = {"setting": "uda"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ssdg.engine.rates import Rate, hump
+from ssdg.engine.loop import Rate, hump
 
 
 def test_a_hump_rises_over_a_tenth_and_falls_by_a_cosine() -> None:

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from runs import train_here, weights_of
+from ssdg.bench.tables.tsne import balanced_rows, evolution_of
 from ssdg.data.sets import MixedSet
-from ssdg.engine.features import balanced_rows, evolution_of
-from ssdg.engine.pooled import Passed, first_mixed
+from ssdg.engine.features import Passed, first_mixed
 from ssdg.engine.replay import open_past
 from ssdg.engine.run import pipeline_of
 from ssdg.errors import UserError

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from runs import environment, same_weights, short_settings, train_here, weights_of
+from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
 from ssdg.engine.events import read_events
 from ssdg.engine.run import read_claim
 from ssdg.engine.stages import StageTrainer
-from ssdg.engine.state import read_meta
 from ssdg.errors import UserError
 from ssdg.models.backbones import build_backbone
 

@@ -20,13 +20,13 @@ from runs import same_weights, short_settings, train_here
 from ssdg.cli import call
 from ssdg.data.hidden import OOD, UNKNOWN, Problem, Target
 from ssdg.data.sets import Inputs, Task
-from ssdg.engine.machine import start_machine
-from ssdg.engine.open import open_run
-from ssdg.engine.pooled import Passed, evaluating, first_mixed, plain
-from ssdg.engine.rehearsal import rehearse
+from ssdg.engine.dry_run import rehearse
+from ssdg.engine.features import Passed, evaluating, first_mixed, plain
 from ssdg.engine.replay import open_past
 from ssdg.engine.run import pipeline_of, run
 from ssdg.engine.samples import Samples, domains_of, narrowed, sampled_rows, shown_domains, sprite_of
+from ssdg.engine.setup import open_run
+from ssdg.machine import start_machine
 from worlds import CLASSES
 
 EID: dict[str, Any] = {"labeler": {"epochs": 1, "batch": 4, "lr": 0.01}}  # as the run `evolved`

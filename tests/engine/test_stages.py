@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from runs import short_settings, train_here
+from ssdg.data.cache import FilePixels
 from ssdg.data.hidden import Problem
-from ssdg.data.pixels import FilePixels
 from ssdg.data.sets import ImageTable, LabeledSet, PseudoLabels, Task, UnlabeledSet
 from ssdg.data.streams import Pipeline
 from ssdg.engine.audit import audit_labels
-from ssdg.engine.evaluate import accuracies, all_logits
-from ssdg.engine.open import open_run
 from ssdg.engine.plan import plan
+from ssdg.engine.scores import accuracies, all_logits
+from ssdg.engine.setup import open_run
 from ssdg.engine.stages import stage_name
 from ssdg.errors import UserError
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from runs import environment
+from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
 from ssdg.engine.run import stopping
-from ssdg.engine.state import read_meta
 from ssdg.methods.source_only import SourceOnly
 
 SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "method=source-only", "epochs=2"]
@@ -54,7 +54,7 @@ def test_a_stop_saves_that_step_and_tells_the_way_on(
 def test_a_dry_run_that_is_stopped_names_no_run(
     world: Path, cache: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ssdg.engine.rehearsal.BATCHES", 4)
+    monkeypatch.setattr("ssdg.engine.dry_run.BATCHES", 4)
     assert call([*where(world, cache, tmp_path / "run"), "--dry-run"]) == 130
     assert "resume" not in capfd.readouterr().err
     assert not (tmp_path / "run").exists()

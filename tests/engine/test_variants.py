@@ -12,14 +12,14 @@ import torch
 from safetensors.torch import load_file
 
 from runs import same_weights, short_settings, train_here, weights_of
+from ssdg.artifact.load import load_model
+from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
 from ssdg.config import PRESETS
 from ssdg.engine.events import read_events
-from ssdg.engine.open import open_run
+from ssdg.engine.setup import open_run
 from ssdg.engine.stages import stage_name
-from ssdg.engine.state import read_meta
 from ssdg.errors import UserError
-from ssdg.inference import load_model
 from worlds import write_world
 
 SHORTEST = {"epochs": 1, "iterations": 2, "labeler": {"epochs": 1, "batch": 4, "iterations": 2, "lr": 0.01}}

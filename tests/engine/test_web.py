@@ -11,10 +11,10 @@ import pytest
 
 from runs import same_weights, short_settings, train_here
 from ssdg.data.hidden import OOD, Problem
-from ssdg.data.manifest import Manifest, Row, write_manifest
 from ssdg.data.sets import PseudoLabels
+from ssdg.data.sources.manifest import Manifest, Row, write_manifest
 from ssdg.engine.audit import audit_labels, audit_web, auroc
-from ssdg.engine.open import open_run
+from ssdg.engine.setup import open_run
 from ssdg.errors import UserError
 from worlds import CLASSES, write_world
 

@@ -17,7 +17,7 @@ from runs import environment
 from ssdg import SSDG
 from ssdg.errors import UserError
 from ssdg.estimator import parameters
-from ssdg.estimator.keeping import NAME
+from ssdg.estimator.save_load import NAME
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ssdg.inference import Model, load_model
+from ssdg.artifact.load import Model, load_model
 
 
 @pytest.fixture(scope="package")

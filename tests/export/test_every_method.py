@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from ssdg.engine.rejection import choose_thresholds
-from ssdg.export.files import KEY, onnx_bytes, onnx_run, onnx_session
+from ssdg.artifact.load import Model
 from ssdg.export.graph import Form, trace
+from ssdg.export.onnx_files import KEY, onnx_bytes, onnx_run, onnx_session
 from ssdg.export.parity import compare, outputs, torch_outputs
-from ssdg.inference import Model
+from ssdg.inference.rejection import choose_thresholds
 from ssdg.methods import METHODS, find_method
 from ssdg.methods.api import Sizes
 from ssdg.models.backbones import build_backbone

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import ssdg
+from ssdg.artifact.calibration import known_scores
+from ssdg.artifact.load import Model, load_model
 from ssdg.cli import call
-from ssdg.engine.unknown import known_scores
-from ssdg.export.files import EXTRA, KEY, onnx_session
 from ssdg.export.graph import Form, describe, trace
-from ssdg.export.images import NOISE, from_paths, from_samples, noise, spread
-from ssdg.inference import Model, load_model
+from ssdg.export.onnx_files import EXTRA, KEY, onnx_session
+from ssdg.export.parity import NOISE, from_paths, from_samples, noise, spread
 
 ABOUT = {"format": 1, "classes": ["bar", "disc", "ring"], "size": 32, "learner": "eid", "backbone": "digits-cnn"}
 
@@ -162,7 +162,7 @@ def test_images_of_a_run_and_of_the_user(run: Path, world: Path, tmp_path: Path)
 
 
 def test_the_json_text_is_json(run: Path) -> None:
-    from ssdg.engine.reading import read_card
+    from ssdg.artifact.load import read_card
 
     card = read_card(run / "model")
     assert json.loads(describe(card, Form(inside=False)))["input"] == "float32-nchw"

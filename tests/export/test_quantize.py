@@ -11,11 +11,10 @@ import onnx
 import pytest
 
 from ssdg.cli import call
-from ssdg.export import make as making
-from ssdg.export.files import KEY, onnx_session
+from ssdg.export import exporter as making
 from ssdg.export.graph import Form
-from ssdg.export.images import Pictures, noise
-from ssdg.export.parity import as_taken
+from ssdg.export.onnx_files import KEY, onnx_session
+from ssdg.export.parity import Pictures, as_taken, noise
 from ssdg.export.quantize import ends, halves, speed_ratio
 
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import ssdg
+from ssdg.artifact.load import Model
 from ssdg.cli import call
-from ssdg.export import make as making
+from ssdg.export import exporter as making
 from ssdg.export.graph import Form, Graph, trace
 from ssdg.export.parity import batches, compare
-from ssdg.inference import Model
 
 
 def words(*given: object) -> list[str]:

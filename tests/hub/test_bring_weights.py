@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from hub.publishers import plain, ranged
-from ssdg.engine.open import try_backbone
+from ssdg.engine.setup import try_backbone
 from ssdg.errors import UserError
-from ssdg.hub.download import Downloader
+from ssdg.hub.download import Downloader, bring_imagenet
 from ssdg.hub.transfer import Limits
-from ssdg.hub.weights import bring_imagenet
 from ssdg.models import weights
 from ssdg.models.backbones import build_backbone
 from web.servers import Site

@@ -17,7 +17,7 @@ from hub import publishers
 from hub.publishers import CLASSES, DOMAINS, files_below, pacs_files, ranged, tarred, zipped
 from ssdg.cli import call
 from ssdg.data import catalog
-from ssdg.data.folders import read_benchmark
+from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.hub import published
 from ssdg.hub.download import Downloader, Remote
 from ssdg.hub.published import PUBLISHED, Published, Source

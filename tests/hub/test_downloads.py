@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from hub import publishers
-from ssdg.hub.confirm import confirmed_address
 from ssdg.hub.download import Downloader, Remote
-from ssdg.hub.failure import Failed
-from ssdg.hub.transfer import Limits
+from ssdg.hub.transfer import Failed, Limits, confirmed_address
 from web import servers
 from web.servers import Site
 

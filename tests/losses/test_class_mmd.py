@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from ssdg.losses.class_mmd import class_mmd, squared_distances
+from ssdg.losses.discrepancy import class_mmd, squared_distances
 
 Z, OTHER = torch.randn(2, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 0, 3, 1, 0])

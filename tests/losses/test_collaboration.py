@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ssdg.losses.collaboration import collaboration
+from ssdg.losses.consistency import collaboration
 
 RNG = torch.Generator().manual_seed(0)
 PROBS = torch.randn(3, 5, 4, dtype=torch.float64, generator=RNG).softmax(-1)

@@ -7,7 +7,7 @@ from torch.autograd import gradcheck
 
 from plain_mmd import plain_mmd
 from ssdg.errors import UserError
-from ssdg.losses.kernels import gaussian_kernels, joint_mmd, mean_discrepancy, mk_mmd
+from ssdg.losses.discrepancy import gaussian_kernels, joint_mmd, mean_discrepancy, mk_mmd
 
 RNG = torch.Generator().manual_seed(0)
 A, B = (torch.randn(n, 3, dtype=torch.float64, generator=RNG) for n in (4, 5))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ssdg.losses.masking import channel_mask, hit_hardest, keep_low, num_dropped, spatial_mask
+from ssdg.losses.gradients import channel_mask, hit_hardest, keep_low, num_dropped, spatial_mask
 
 MAPS, GRADS = torch.randn(2, 4, 5, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 ROWS = range(4)

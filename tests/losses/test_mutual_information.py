@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from ssdg.losses.mutual_information import gaussian_nll, mutual_information_above, supervised_contrast
+from ssdg.losses.information import gaussian_nll, mutual_information_above, supervised_contrast
 
 MEAN, LOG_VAR, Z = torch.randn(3, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 0, 2, 1, 0])  # class 2 has one sample

@@ -12,9 +12,9 @@ from recording import LABELED, SEA, SKY, TASK, Recorder, images_of, random_logit
 from safetensors.torch import load_file
 
 from runs import same_weights, train_here
+from ssdg.artifact.load import load_model
 from ssdg.config import resolve
 from ssdg.errors import UserError
-from ssdg.inference import load_model
 from ssdg.methods import METHODS, find_method
 from ssdg.methods.compose import compose
 

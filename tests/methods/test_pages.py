@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from passes import count_passes
-from ssdg.engine.feeding import make_stream
+from ssdg.engine.batches import make_stream
 from ssdg.methods import METHODS
 from ssdg.methods.api import Progress
 from test_contract import product_of

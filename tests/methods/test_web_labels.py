@@ -13,7 +13,7 @@ from ssdg.methods import METHODS, find_method
 from ssdg.methods.adaptation.osbp import Osbp
 from ssdg.methods.api import Sizes
 from ssdg.methods.eid.cycle import fit
-from ssdg.methods.eid.rejection import Rejecting, known_rule
+from ssdg.methods.eid.labeling import Rejecting, known_rule
 from ssdg.methods.eid.settings import EidSettings
 
 WEB = np.array([2, 0, 1, 1])  # of sea

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ssdg.models.backbones import build_backbone
-from ssdg.models.parts import LeanMaxPool2d
+from ssdg.models.common import LeanMaxPool2d
 
 
 def kept_bytes(net: nn.Module, x: Tensor) -> int:

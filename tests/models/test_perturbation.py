@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ssdg.models.perturbation import EPS, InstanceNorm, PerturbationNet
+from ssdg.models.styles import EPS, InstanceNorm, PerturbationNet
 
 
 def net(width=8):

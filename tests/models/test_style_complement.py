@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from ssdg.errors import UserError
-from ssdg.models.style_complement import KERNELS, StyleComplement
+from ssdg.models.styles import KERNELS, StyleComplement
 
 X = torch.rand(2, 3, 20, 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

@@ -8,14 +8,7 @@ import pytest
 import torch
 
 from builders import TinyBackbone, random_images
-from ssdg.models.style_statistics import (
-    EARLY,
-    FLOOR,
-    gradient_length,
-    laplacian,
-    plain_statistics,
-    stage_statistics,
-)
+from ssdg.models.styles import EARLY, FLOOR, gradient_length, laplacian, plain_statistics, stage_statistics
 
 
 def test_a_flat_image_has_its_brightness_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ssdg.report.run import stage_name
+from ssdg.report.run_folder import stage_name
 
 CLASSES = ("dog", "house", "horse")
 IMAGES = 24  # in a domain

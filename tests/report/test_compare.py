@@ -13,7 +13,7 @@ from folders import write_run
 sys.path.append(str(Path(__file__).parent.parent / "bench"))
 from benches import write_bench
 
-from ssdg.report.build import build
+from ssdg.report.page import build
 
 ROWS: list[dict[str, Any]] = [
     {"name": "eid", "family": "ours", "paper": {"method": "Ours w/ MixUp"}, "config": {"lr": 0.1, "cycles": 3}},

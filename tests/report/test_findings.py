@@ -10,8 +10,8 @@ import pytest
 from folders import write_run
 
 from ssdg.report.findings import findings
-from ssdg.report.run import Labels, Run, read_run
-from ssdg.report.schema import Audit, Epoch
+from ssdg.report.run_folder import Labels, Run, read_run
+from ssdg.schema import Audit, Epoch
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import pytest
 from folders import epoch, write_run
 
 from runs import environment
-from ssdg.report.watch import address_of, make_server
+from ssdg.report.page import address_of, make_server
 
 
 @pytest.fixture

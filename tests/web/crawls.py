@@ -11,7 +11,7 @@ import pytest
 from servers import Site
 
 from ssdg.cli import call
-from ssdg.data.manifest import Row, read_manifest
+from ssdg.data.sources.manifest import Row, read_manifest
 
 Capture = pytest.CaptureFixture[str]
 QUICK = {"--delay": 0, "--min-side": 1}

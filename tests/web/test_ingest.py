@@ -11,7 +11,7 @@ import pytest
 from crawls import Capture, by_origin, ingest
 
 from data.pictures import class_folders, encoded, picture, png, write, zip_files
-from ssdg.data.manifest import read_manifest
+from ssdg.data.sources.manifest import read_manifest
 
 
 def test_class_folders(tmp_path: Path, capsys: Capture) -> None:

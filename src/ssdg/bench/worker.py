@@ -87,10 +87,10 @@ def train(folder: Path, cell: str, options: Options) -> None:
     """Open the cell's data and run it."""
     import torch
 
-    from ..engine.machine import start_machine
-    from ..engine.open import open_run, with_others
     from ..engine.run import run
+    from ..engine.setup import open_run, with_others
     from ..errors import UserError
+    from ..machine import start_machine
     from .folder import cell_folder, read_grid
 
     torch.set_num_threads(options.threads)

@@ -25,13 +25,13 @@ COMMANDS = {
     "train": ("ssdg.cli.train:train", "Train a method, or go on with a run that was stopped."),
     "resume": ("ssdg.cli.train:resume", "Go on with the run in a folder."),
     "evaluate": (
-        "ssdg.cli.use:evaluate",
+        "ssdg.cli.evaluate:evaluate",
         "Score a trained run or an exported model on a folder with class sub-folders.",
     ),
     "predict": ("ssdg.cli.predict:predict", "Classify images with a trained run or an exported model."),
     "export": ("ssdg.cli.export:export", "Write a trained model as an ONNX or .pt2 file for other programs."),
     "bench": ("ssdg.cli.bench:app", "Run all cells of a table of the paper, or of a grid of your own."),
-    "methods": ("ssdg.cli.listing:methods", "List the methods that can be trained."),
+    "methods": ("ssdg.cli.methods:methods", "List the methods that can be trained."),
     "table": ("ssdg.cli.table:table", "Make the table of a benchmark: mean ± deviation, best, paired tests."),
     "figure": ("ssdg.cli.table:figure", "Draw a figure of a benchmark, or the t-SNE of a run."),
     "select": (

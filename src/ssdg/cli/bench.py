@@ -14,10 +14,9 @@ from ..errors import UserError
 from .train import SETTING, Several
 
 if TYPE_CHECKING:
-    from ..bench.choice import Choice
     from ..bench.folder import Grid
-    from ..bench.launch import Start
-    from ..bench.slots import Slot
+    from ..bench.grid import Choice
+    from ..bench.launch import Slot, Start
     from ..bench.suites import Suite
     from ..bench.worker import Options
 
@@ -84,7 +83,7 @@ def run(
         With --ray where --out is not shared: a folder that every node has of its own; results come back to --out.
     """
     from ..bench.worker import Options
-    from ..engine.open import default_cache
+    from ..engine.setup import default_cache
 
     wanted, choice = choose(suite, words, data, preset, {"methods": methods, "tasks": tasks, "seeds": seeds})
     shared = str(shelf.absolute()) if shelf else ""
@@ -99,8 +98,8 @@ def run(
 def start_here(suite: Suite, choice: Choice, out: Path, jobs: int | None, options: Options) -> int:
     """The grid by processes of this machine; returns the exit code."""
     from ..bench.grid import expand
-    from ..bench.slots import find_slots
-    from ..engine.machine import check_device
+    from ..bench.launch import find_slots
+    from ..machine import check_device
 
     check_device(options.device)
     grid = expand(suite, choice, Path(options.cache), device=options.device)
@@ -113,7 +112,7 @@ def start_on_cluster(
     """The grid by tasks of a Ray cluster; returns the exit code."""
     from ..bench.cluster import joined_cluster
     from ..bench.grid import expand
-    from ..engine.machine import check_device
+    from ..machine import check_device
 
     if options.device != "cuda":  # whether there is one, the nodes know
         check_device(options.device)
@@ -126,7 +125,7 @@ def start_on_cluster(
 def launch(grid: Grid, out: Path, slots: Sequence[Slot], options: Options, start: Start | None = None) -> int:
     """Run and show; returns the exit code."""
     from ..bench.launch import run_grid
-    from .bench_display import GridDisplay
+    from .bench_progress import GridDisplay
 
     with GridDisplay(out, grid, len(slots)) as display:
         failed = run_grid(out.absolute(), grid, slots, options, display.hear, start)
@@ -138,11 +137,11 @@ def choose(
     suite: str, words: tuple[str, ...], data: str | None, preset: str | None, lists: dict[str, list[str] | None]
 ) -> tuple[Suite, Choice]:
     """The suite that is meant and what the words choose of it."""
-    from ..bench.choice import Choice
-    from ..bench.own import read_own
+    from ..bench.grid import Choice
+    from ..bench.suite_file import read_own
     from ..bench.suites import find_suite
     from ..config import parse_overrides
-    from ..engine.open import with_plugin
+    from ..engine.setup import with_plugin
 
     # `--seeds 0 1 epochs=3` reaches us as three seeds: settings are told from names here.
     given = {key: tuple(word for word in values or () if not SETTING.match(word)) for key, values in lists.items()}
@@ -200,8 +199,7 @@ def status(folder: Path, *, as_json: Json = False) -> None:
         Print JSON: the counts, seconds left, and every cell with its state.
     """
     from ..bench.folder import read_grid
-    from ..bench.status import read_status
-    from .bench_display import show_status
+    from .bench_progress import read_status, show_status
 
     grid = read_grid(folder)
     found = read_status(folder, grid)

@@ -1,4 +1,4 @@
-"""`ssdg data`: what benchmarks there are, what a folder holds, how much, what is wrong with it."""
+"""`ssdg data`: list, fetch, describe, verify and unpack image data."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..data.verify import Description
+from ..errors import UserError
 
 app = App(name="data", help="List and fetch known benchmarks; describe, count and verify folders of images.")
-app.command("ssdg.cli.data_fetch:fetch", name="fetch", help="Download a benchmark, unpack it and check it.")
+app.command("ssdg.cli.data:fetch", name="fetch", help="Download a benchmark, unpack it and check it.")
 Json = Annotated[bool, Parameter(name="--json", negative=())]
 
 
@@ -56,7 +57,7 @@ def _found(root: Path) -> Path:
     """A folder or archive as given; where there is none, the embedded data set of that name."""
     if root.exists():
         return root
-    from ..engine.open import default_cache, find_root
+    from ..engine.setup import default_cache, find_root
 
     return find_root({"data": str(root)}, default_cache()) or root
 
@@ -82,7 +83,7 @@ def unpack(
     per_class
         Images of each class and domain.  [default: all]
     """
-    from ..data.unpacking import unpack_arrays
+    from ..data.sources.npz import unpack_arrays
 
     counts = unpack_arrays(_found(root), to, per_class)
     told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
@@ -101,8 +102,8 @@ def describe(root: Path, *, as_json: Json = False) -> None:
         Print JSON instead of tables.
     """
     from ..data import verify as checks
-    from ..data.statistics import count_images
-    from .data_display import count_table
+    from ..data.verify import count_images
+    from .data_tables import count_table
 
     found = checks.describe(_found(root))
     if as_json:
@@ -175,10 +176,10 @@ def statistics(
     out
         The file to write, instead of the terminal.
     """
-    from ..data.folders import read_benchmark
-    from ..data.statistics import count_images
+    from ..data.sources.benchmark import read_benchmark
+    from ..data.verify import count_images
     from ..files import write_text
-    from . import data_display
+    from . import data_tables as data_display
 
     counted = count_images(read_benchmark(_found(root)))
     made = data_display.as_json(counted) if as_json else data_display.render(counted, format_)
@@ -202,7 +203,7 @@ def verify(root: Path, *, as_json: Json = False) -> int:
     from dataclasses import asdict
 
     from ..data import verify as checks
-    from .data_display import print_findings
+    from .data_tables import print_findings
 
     findings = checks.verify(_found(root))
     if as_json:
@@ -210,3 +211,66 @@ def verify(root: Path, *, as_json: Json = False) -> int:
     else:
         print_findings(findings)
     return int(bool(findings))
+
+
+SPOILING = ("count", "unreadable", "missing", "classes")  # findings that a published data set does not have
+
+
+def fetch(
+    name: str,
+    *,
+    to: Path | None = None,
+    from_: Annotated[list[Path] | None, Parameter(name="--from", consume_multiple=True, negative=())] = None,
+    source: str | None = None,
+) -> int:
+    """Download a benchmark, unpack it, lay it out for --data and check it; a stopped fetch goes on.
+
+    Exits with 1 if images are missing, miscounted or cannot be read.
+
+    Parameters
+    ----------
+    name
+        pacs, office-home, digits-dg, pacs-web or office-web.
+    to
+        The new folder.  [default: the name of the benchmark, here]
+    from_
+        Archives on this disk (.zip, .tar, .tar.gz) instead of the network; several if the benchmark lies in several.
+    source
+        The number of one of the known sources, or an address.  [default: all known ones in turn]
+    """
+    from rich.console import Console
+
+    from ..hub.download import Downloader
+    from ..hub.fetch_dataset import Fetch
+    from ..hub.published import chosen_sources, find_published
+
+    if from_ and source:
+        raise UserError("--from takes files of this disk and --source the network; give one of them")
+    published = find_published(name)
+    place = (to or Path(published.name)).expanduser().absolute()
+    console = Console(highlight=False, soft_wrap=True)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
+    job = Fetch(published, place, Downloader(say=say), say=say)
+    if from_:
+        job.from_files([file.expanduser() for file in from_])
+    else:
+        job.from_sources(chosen_sources(published, source))
+    say(f"{published.name} is in {place} (licence: {published.dataset.licence})")
+    return check(place)
+
+
+def check(root: Path) -> int:
+    """Counts against the catalog and findings, as the other commands show them; 1 if the data set is not whole."""
+    from rich.console import Console
+
+    from ..data.sources.benchmark import read_benchmark
+    from ..data.verify import count_images, verify
+    from .data_tables import count_table, print_findings
+
+    Console().print(count_table(count_images(read_benchmark(root))))
+    findings = verify(root)
+    print_findings(findings)
+    return int(any(finding.kind in SPOILING for finding in findings))

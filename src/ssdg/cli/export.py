@@ -13,10 +13,10 @@ from cyclopts import Parameter
 from ..errors import UserError
 
 if TYPE_CHECKING:
+    from ..artifact.load import Model
+    from ..export.exporter import Made
     from ..export.graph import Form
-    from ..export.images import Pictures
-    from ..export.make import Made
-    from ..inference import Model
+    from ..export.parity import Pictures
 
 SUFFIXES = {"onnx": ".onnx", "torch-export": ".pt2"}
 Paths = Annotated[list[Path] | None, Parameter(consume_multiple=True)]
@@ -63,13 +63,13 @@ def export(
     json_
         Print JSON.
     """
+    from ..artifact.load import load_model
     from ..export.graph import Form
-    from ..inference import load_model
 
     form = Form(network, preprocessing == "inside", reject)
     check_words(format, form, quantize, out, tolerance, images)
     if format == "onnx":
-        from ..export.files import require_onnx
+        from ..export.onnx_files import require_onnx
 
         require_onnx()
     model = load_model(run, "cpu", plugin)
@@ -93,9 +93,9 @@ def write(
     as_json: bool,
 ) -> int:
     """Make the file, and write it if it passes."""
-    from ..engine.reading import model_of, read_card
-    from ..export.images import pictures
-    from ..export.make import Unfaithful, check_form, make
+    from ..artifact.load import model_of, read_card
+    from ..export.exporter import Unfaithful, check_form, make
+    from ..export.parity import pictures
     from ..files import write_bytes
     from . import FAILED, complain
 
@@ -145,8 +145,8 @@ def check_words(
 
 def copy(run: Path, out: Path) -> int:
     """The model's folder, all of its own files."""
-    from ..engine.reading import model_of
-    from ..estimator.keeping import copy_model
+    from ..artifact.load import model_of
+    from ..estimator.save_load import copy_model
 
     copy_model(model_of(run), out)
     print(f"model copied into {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
@@ -161,7 +161,7 @@ def report(path: Path, made: Made, pictures: Pictures) -> dict[str, Any]:
 
 def tell(path: Path, model: Model, form: Form, made: Made, pictures: Pictures) -> None:
     """The lines of `ssdg export`."""
-    from ..export.make import batch_sizes
+    from ..export.exporter import batch_sizes
 
     size, parity = model.size, made.parity
     shape = f"uint8 (N, {size}, {size}, 3)" if form.inside else f"float32 (N, 3, {size}, {size})"

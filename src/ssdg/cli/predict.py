@@ -16,9 +16,9 @@ from cyclopts.validators import Number
 from ..errors import Stopped
 
 if TYPE_CHECKING:
-    from ..serving.classifier import Classifier
-    from ..serving.job import Job
-    from ..serving.part import Written
+    from ..inference.classifier import Classifier
+    from ..inference.partial_output import Written
+    from ..inference.stream import Job
 
 Flag = Annotated[bool, Parameter(negative=())]
 
@@ -64,11 +64,11 @@ def predict(
     anew
         Begin again, even if a part of the file is there.
     """
-    from ..engine.rejection import check_share
-    from ..serving.finding import STDIN, check_words
-    from ..serving.formats import find_format
-    from ..serving.job import Job, classify
-    from ..serving.memory import check_batch
+    from ..inference.classifier import check_batch
+    from ..inference.find_images import STDIN, check_words
+    from ..inference.predictions import find_format
+    from ..inference.rejection import check_share
+    from ..inference.stream import Job, classify
 
     if reject is not None:
         check_share(reject)
@@ -89,13 +89,13 @@ def predict(
 
 def load_classifier(model: Path, device: str, plugin: Path | None, threads: int | None = None) -> Classifier:
     """An exported file by onnxruntime, anything else by torch."""
-    from ..serving.onnx_model import SUFFIX, load_onnx
+    from ..inference.onnx_model import SUFFIX, load_onnx
 
     if model.suffix.lower() == SUFFIX and not model.is_dir():
         return load_onnx(model, device, threads)
     import torch
 
-    from ..inference import load_model
+    from ..artifact.load import load_model
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -143,7 +143,7 @@ def progress_bar(job: Job) -> Iterator[Callable[[Written], None]]:
 
 def count_images(job: Job, tell: Callable[[int], None]) -> None:
     """How many images there are, while the first of them are classified; of a list it cannot be known."""
-    from ..serving.finding import STDIN
+    from ..inference.find_images import STDIN
 
     if STDIN not in job.words:
         tell(sum(1 for _ in job.find(None)))

@@ -42,8 +42,7 @@ def report(
     if port is not None:
         raise UserError("--port says nothing without --watch; leave it out, or add --watch")
     from ..files import write_text
-    from ..report.build import build
-    from ..report.page import render
+    from ..report.page import build, render
 
     where = out or PAGE
     write_text(where, render(build(folders)))
@@ -53,7 +52,7 @@ def report(
 
 def serve(folders: tuple[Path, ...], port: int) -> int:
     """Answer a browser until Ctrl-C."""
-    from ..report.watch import address_of, make_server
+    from ..report.page import address_of, make_server
 
     with make_server(folders, port) as server:
         print(f"report: {address_of(server)} (Ctrl-C ends it)", flush=True)

@@ -43,10 +43,10 @@ def table(
     """
     from rich.console import Console
 
-    from ..bench.formats import render
-    from ..bench.results import read_results
-    from ..bench.tables import make_table
-    from ..bench.text import print_table
+    from ..bench.folder import read_results
+    from ..bench.tables.formats import render
+    from ..bench.tables.results_table import make_table
+    from ..bench.tables.text import print_table
     from ..files import write_text
 
     made = make_table(read_results(folder), number, paper=paper, against=against)
@@ -103,8 +103,8 @@ def figure(
         refuse("tsne", number=number, paper=paper or None)
         return evolution(folder, out, unlabeled, images or IMAGES, device, cache)
     refuse(kind, unlabeled=unlabeled, images=images, cache=cache)
-    from ..bench.figures import draw
-    from ..bench.results import read_results
+    from ..bench.folder import read_results
+    from ..bench.tables.paper_figures import draw
 
     print(f"figure: {draw(read_results(folder), kind, out, number or 'last-five', paper=paper)}")
     return 0
@@ -112,9 +112,8 @@ def figure(
 
 def evolution(folder: Path, out: Path, unlabeled: str | None, images: int, device: str, cache: Path | None) -> int:
     """Draw the t-SNE of a run."""
-    from ..bench.figures import check_picture
-    from ..bench.tsne import draw_evolution
-    from ..engine.features import evolution_of
+    from ..bench.tables.paper_figures import check_picture
+    from ..bench.tables.tsne import draw_evolution, evolution_of
 
     check_picture(out)
     if (folder / "suite.json").exists():
@@ -126,7 +125,7 @@ def evolution(folder: Path, out: Path, unlabeled: str | None, images: int, devic
 
 def cells_with_labelers(folder: Path) -> str:
     """What to name instead of a benchmark folder."""
-    from ..bench.results import read_results
+    from ..bench.folder import read_results
 
     results = read_results(folder)
     done = [cell for cell in results.grid.cells if cell.id in results.found and "apl" in cell.config]

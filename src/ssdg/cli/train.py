@@ -18,7 +18,7 @@ from ..errors import Stopped
 if TYPE_CHECKING:
     from ..config import RunConfig
     from ..data.hidden import Problem
-    from ..engine.machine import Machine
+    from ..machine import Machine
     from ..profiling import Profile
 
 SETTING = re.compile(r"[A-Za-z_.]*=|.*\.ya?ml$")  # and not a folder such as ./a=b
@@ -170,7 +170,7 @@ class Options:
 
     def as_json(self) -> dict[str, Any]:
         """For `run.json`, so that `ssdg resume` computes as the run began."""
-        from ..engine.open import default_cache
+        from ..engine.setup import default_cache
 
         return {**vars(self), "cache": str(Path(self.cache or default_cache()).absolute())}
 
@@ -211,10 +211,10 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
     """Settings, images and machine of a run."""
     import torch
 
-    from ..engine.machine import check_device, start_machine
-    from ..engine.open import default_cache, open_run, with_full_paths
-    from ..engine.rehearsal import rehearse
+    from ..engine.dry_run import rehearse
+    from ..engine.setup import default_cache, open_run, with_full_paths
     from ..engine.sinks import check_sinks
+    from ..machine import check_device, start_machine
 
     check_device(options.device)  # before images are decoded
     check_sinks(options.tensorboard, options.wandb)

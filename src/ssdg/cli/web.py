@@ -12,7 +12,7 @@ from ..errors import UserError
 from .web_audit import audit
 
 if TYPE_CHECKING:
-    from ..web.report import Report
+    from ..web.summary_of_files import Report
 
 app = App(name="web", help="Make web data: crawl it or take over a crawl that you have, and look it over.")
 app.command(audit)
@@ -92,14 +92,14 @@ def crawl(
     as_json
         Print JSON instead of a table.
     """
-    from ..data.progress import shown
-    from ..web.bounds import MB, Limits
-    from ..web.crawl import Plan
-    from ..web.crawl import crawl as run
-    from ..web.engines import find_engine
-    from ..web.fetch import AGENT, Fetcher, check_agent
-    from ..web.report import crawl_report
+    from ..data.parallel import shown
+    from ..web.crawl.crawler import Plan
+    from ..web.crawl.crawler import crawl as run
+    from ..web.crawl.engines import find_engine
+    from ..web.crawl.fetch_url import AGENT, Fetcher, check_agent
+    from ..web.crawl.politeness import MB, Limits
     from ..web.store import open_store
+    from ..web.summary_of_files import crawl_report
 
     source = engine or ("urls" if urls else DEFAULT_ENGINE)
     name = Path(source).name if source.endswith(".py") else source
@@ -153,12 +153,12 @@ def ingest(
     as_json
         Print JSON instead of a table.
     """
-    from ..data.progress import shown
-    from ..web.bounds import MB
+    from ..data.parallel import shown
+    from ..web.crawl.politeness import MB
     from ..web.ingest import Wish, list_source
     from ..web.ingest import ingest as run
-    from ..web.report import ingest_report
     from ..web.store import open_store
+    from ..web.summary_of_files import ingest_report
 
     names = split_classes(classes) if classes is not None else ()
     wish = Wish(source, names, root, encoding, first_label, int(max_mb * MB), min_side, link)

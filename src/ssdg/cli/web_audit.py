@@ -1,4 +1,4 @@
-"""`ssdg web audit`: look a crawl over before it is trained on."""
+"""`ssdg web audit`: check a crawl before training on it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ from cyclopts.validators import Number
 from ..errors import UserError, unknown
 
 if TYPE_CHECKING:
-    from ..data.sources import Item
-    from ..web.audit_report import AuditReport
-    from ..web.features import BackboneFeatures
+    from ..data.sources.tree import Item
+    from ..web.audit.audit_report import AuditReport
+    from ..web.audit.label_issues import BackboneFeatures
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..web.audit.audit_report import AuditReport, ClassCount
 
 Flag = Annotated[bool, Parameter(negative=())]
 
@@ -80,11 +87,10 @@ def audit(
     as_json
         Print JSON instead of tables.
     """
-    from ..web.annotations import read_annotations
-    from ..web.audit import Plan, apply
-    from ..web.audit import audit as look_over
-    from ..web.audit_report import make_report
-    from ..web.sheet import write_sheet
+    from ..web.audit.audit_report import make_report, read_annotations
+    from ..web.audit.auditor import Plan, apply
+    from ..web.audit.auditor import audit as look_over
+    from ..web.audit.contact_sheet import write_sheet
     from ..web.store import open_manifest
 
     words = check_refuse(refuse, no_labels)
@@ -100,7 +106,7 @@ def audit(
 
 def check_refuse(refuse: str, no_labels: bool) -> frozenset[str]:
     """The words of `--refuse`, checked."""
-    from ..web.audit import REFUSABLE
+    from ..web.audit.auditor import REFUSABLE
 
     words = frozenset(word.strip() for word in refuse.split(",") if word.strip())
     for word in sorted(words):
@@ -113,8 +119,8 @@ def check_refuse(refuse: str, no_labels: bool) -> frozenset[str]:
 
 def compared_items(against: Sequence[str], folder: Path, cache: Path | None) -> list[Item]:
     """Every image of `--against`, but for those of the crawl itself, which may lie below."""
-    from ..data.folders import every_image
-    from ..engine.open import default_cache, find_root
+    from ..data.sources.benchmark import every_image
+    from ..engine.setup import default_cache, find_root
 
     own, found = folder.resolve(), []
     for given in against:
@@ -137,12 +143,11 @@ def load_features(
     backbone: str, weights: str, size: int, run: Path | None, device: str, cache: Path | None
 ) -> BackboneFeatures:
     """The networks that give features, refused before any image is read if they cannot be had."""
-    from ..engine.machine import start_machine
-    from ..engine.open import default_cache, try_backbone
-    from ..inference import load_model
+    from ..artifact.load import load_model
+    from ..engine.setup import default_cache, try_backbone
+    from ..machine import start_machine
     from ..models.backbones import backbones_of, build_backbone
-    from ..web.features import BackboneFeatures
-    from ..web.marks import check_installed
+    from ..web.audit.label_issues import BackboneFeatures, check_installed
 
     check_installed()
     place = cache or default_cache()
@@ -164,9 +169,95 @@ def tell(report: AuditReport, folder: Path, sheet: Path | None, *, as_json: bool
         where = {"folder": str(folder), "sheet": str(sheet) if sheet else None}
         print(json.dumps({**where, **report.as_json()}, indent=2, ensure_ascii=False))
     else:
-        from .audit_display import print_report
-
         print_report(report, folder, sheet)
     if report.empty:
         return complain(f"nothing is left of {', '.join(report.empty)}; the manifest tells why, file by file", FAILED)
     return 0
+
+
+LISTED = 10  # findings of a kind
+COLUMNS = {
+    "images": "images",
+    "damaged": "damaged",
+    "duplicates": "copies",
+    "leaks": "leaks",
+    "label_issues": "label issues",
+    "outliers": "outliers",
+    "kept": "kept",
+}
+HEADINGS = {
+    "damaged": "damaged files",
+    "leak": "leaks: copies of images of --against",
+    "duplicate": "same content twice",
+    "near-duplicate": "copies within the crawl",
+}
+AGREEMENT = {
+    "outlier_auroc": "AUROC of the outlier score for images of no class",
+    "outliers_of_no_class": "of the images marked as outliers, of no class",
+    "label_issues_right": "of the label issues in images of a class, right",
+    "wrong_web_labels_found": "of the wrong web-labels, marked",
+    "suggested_right": "of these, the suggestion is right",
+}
+
+
+def print_report(report: AuditReport, folder: Path, sheet: Path | None) -> None:
+    """Print it all."""
+    console = Console(highlight=False)
+    console.print(count_table(report))
+    for kind, heading in HEADINGS.items():
+        found = [one for one in report.found if one["kind"] == kind]
+        if found:
+            _print_found(console, heading, found)
+    if report.ood:
+        console.print(ood_table(report.ood))
+    for key, words in AGREEMENT.items():
+        if report.agreement and report.agreement[key] is not None:
+            console.print(f"{words}: {report.agreement[key]:.1f} %")
+    for note in report.notes:
+        console.print(Text(note))
+    if number := report.total.two_labels:
+        console.print(f"{number:,} images were found by several web-labels, see audit_other_labels")
+    if sheet is None:
+        console.print(Text(f"dry run: '{folder}' is as it was"))
+    else:
+        console.print(Text(f"pictures: {sheet}"), soft_wrap=True)
+
+
+def count_table(report: AuditReport) -> Table:
+    """Images by web-label; `-` where nothing was looked for."""
+    table = Table("web-label")
+    for name in COLUMNS.values():
+        table.add_column(name, justify="right")
+    for one in report.classes:
+        table.add_row(*_cells(one), style="" if one.kept else "bold red")
+    if len(report.classes) > 1:
+        table.add_section()
+        table.add_row(*_cells(report.total))
+    return table
+
+
+def _cells(one: ClassCount) -> list[Text]:
+    numbers = [getattr(one, name) for name in COLUMNS]
+    return [Text(one.label or "(none)"), *(Text("-" if number is None else f"{number:,}") for number in numbers)]
+
+
+def ood_table(lines: Sequence[dict[str, Any]]) -> Table:
+    """The paper's table of images of no class."""
+    table = Table("web-label")
+    for name in ("images", "OOD", "OOD, %"):
+        table.add_column(name, justify="right")
+    for number, line in enumerate(lines, 1):
+        if number == len(lines):
+            table.add_section()
+        percent = "-" if line["ood_percent"] is None else f"{line['ood_percent']:.2f}"
+        table.add_row(Text(line["label"]), f"{line['images']:,}", f"{line['ood']:,}", percent)
+    return table
+
+
+def _print_found(console: Console, heading: str, found: Sequence[dict[str, Any]]) -> None:
+    stay = sum(not one["taken_out"] for one in found)
+    console.print(Text(f"{heading}: {len(found):,}{f', of which {stay:,} stay' if stay else ''}", style="bold"))
+    for one in found[:LISTED]:
+        console.print(Text(f"  {one['path']}: {one['detail']}"), soft_wrap=True)
+    if len(found) > LISTED:
+        console.print(f"  and {len(found) - LISTED:,} more, in the manifest under audit_found")

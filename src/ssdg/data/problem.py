@@ -10,21 +10,26 @@ from numpy.typing import NDArray
 
 from ..errors import UserError
 from .catalog import UNKNOWN_DATASET, Dataset, dataset_of
-from .checks import (
+from .hidden import UNKNOWN, Problem, Target
+from .loading import Loaded, load_domain
+from .parallel import Progress
+from .roles import (
     check_apart,
     check_classes,
     check_images,
     check_labeled,
     check_same_classes,
     check_setting,
+    crawls_of,
+    find_roles,
+    folder_of,
+    free_name,
+    only_kept,
+    read_crawl,
+    read_pile,
 )
-from .crawls import folder_of, only_kept, read_crawl, read_pile
-from .folders import Benchmark, Domain, read_benchmark, read_class_folder
-from .hidden import UNKNOWN, Problem, Target
-from .loading import Loaded, load_domain
-from .progress import Progress
-from .roles import crawls_of, find_roles, free_name
 from .sets import LabeledSet, Setting, Task, UnlabeledSet, digest_of
+from .sources.benchmark import Benchmark, Domain, read_benchmark, read_class_folder
 
 
 def benchmark_problem(

@@ -29,6 +29,7 @@ from .sets import (
     concat_labeled,
 )
 
+EVAL_BATCH = 128  # larger ones are no faster on a CPU and need more memory than training
 T = TypeVar("T", bound=np.generic)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..data.hidden import OOD, Problem
 from ..data.sets import PseudoLabels, UnlabeledSet
+from ..inference.rejection import Mask, auroc, share_of
 
 STATEMENT = (
     "Hidden labels of unlabeled and target domains were read by the auditor and the evaluator only, "
@@ -18,8 +19,6 @@ STATEMENT = (
 )
 Row = dict[str, Any]
 Classes = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.floating[Any]]
 
 
 def audit_labels(labels: PseudoLabels, pool: UnlabeledSet, problem: Problem) -> dict[str, Row]:
@@ -106,15 +105,3 @@ def repairs(y: Classes, keep: Mask, truth: Classes, web: Classes) -> Row:
         return {}
     was, now = (web == truth)[counted], (y == truth)[counted]
     return {"web_wrong": int((~was).sum()), "repaired": int((~was & now).sum()), "broken": int((was & ~now).sum())}
-
-
-def auroc(positive: Floats, negative: Floats) -> float:
-    """The chance that a positive scores above a negative, ties counted half."""
-    order = np.sort(negative)
-    below, up_to = np.searchsorted(order, positive, "left"), np.searchsorted(order, positive, "right")
-    return float((below + up_to).sum() / (2 * len(positive) * len(negative)))
-
-
-def share_of(marked: Mask) -> float | None:
-    """Percent that is marked, None of nothing."""
-    return round(100.0 * float(marked.mean()), 4) if len(marked) else None

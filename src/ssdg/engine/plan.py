@@ -1,4 +1,4 @@
-"""A rehearsal of a method without training: which stages it will ask for, and how long each is."""
+"""The configured method on a task, and the plan of its stages: which ones it will request and how long each is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,24 @@ from torch import nn
 
 from ..config import RunConfig
 from ..data.sets import Inputs, PseudoLabels, Task, UnlabeledSet
-from ..methods.api import Learner, Rule, Settings
-from .feeding import steps_per_epoch
-from .fit import fit
+from ..methods import find_method
+from ..methods.api import Build, Learner, Rule, Settings, Trainer
+from ..methods.source_only import warm_build
+from .batches import steps_per_epoch
+
+
+def fit(config: RunConfig, task: Task, trainer: Trainer, build: Build) -> Learner:
+    """Ask the trainer for all stages of the method, after a warm start if that is wanted; returns the product."""
+    if config.warm_epochs:
+        build = warm_build(task, trainer, build, warm_settings(config))
+    return find_method(config.method).fit(task, trainer, build, config.settings)
+
+
+def warm_settings(config: RunConfig) -> Settings:
+    """The method's momentum and decay with the epochs, the rate and the batch of the warm start."""
+    kept = {name: getattr(config.settings, name) for name in ("momentum", "weight_decay")}
+    batch = config.warm_batch or config.settings.batch
+    return Settings.model_validate({**kept, "epochs": config.warm_epochs, "lr": config.warm_lr, "batch": batch})
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..artifact.calibration import Calibration, calibrate, calibrated_probs, known_scores
+from ..artifact.card import README, Domain, ModelCard, Preprocessing, Training, licence_notes, readme
+from ..artifact.load import CARD, WEIGHTS
+from ..artifact.tensors import save_tensors
 from ..config import RunConfig, last_part, last_parts
 from ..data.hidden import Problem
 from ..data.streams import Pipeline
 from ..files import write_json, write_text
+from ..inference.predictions import best_two, write_predictions
+from ..inference.rejection import Rejection, choose_thresholds
 from ..methods.api import Learner, Settings
 from ..models.backbones import backbones_of
-from .calibration import Calibration, calibrate, calibrated_probs
-from .card import Domain, ModelCard, Preprocessing, Training
-from .evaluate import all_logits
-from .licences import licence_notes
-from .predictions import best_two, write_predictions
-from .reading import CARD, WEIGHTS
-from .readme import README, readme
-from .rejection import Rejection, choose_thresholds
 from .result import versions
-from .state import save_tensors
-from .unknown import known_scores
+from .scores import all_logits
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..artifact.tensors import read_meta
 from ..config import RunConfig
 from ..data.hidden import Problem
 from ..data.sets import Inputs, PseudoLabels, UnlabeledSet
+from ..discovery.discover import known_domains
 from ..errors import UserError
+from ..machine import Machine, start_machine
 from ..methods.api import Learner, Rule, Settings
 from ..seeds import derive_seed
 from .audit import audit_labels
-from .discovery import known_domains
-from .fit import fit
-from .machine import Machine, start_machine
-from .open import default_cache, open_run
-from .pooled import Passed
+from .checkpoint import load_state
+from .features import Passed
+from .plan import fit
 from .run import Builder, read_claim
+from .setup import default_cache, open_run
 from .stages import load_labels, stage_name
-from .state import load_state, read_meta
 
 
 @dataclass(frozen=True, eq=False)

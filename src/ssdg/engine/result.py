@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from ..artifact.tensors import Meta
 from ..config import RunConfig
 from ..data.hidden import Problem
+from ..machine import Machine
 from .audit import STATEMENT, audit_web
-from .machine import Machine
-from .state import Meta
 
 LAST_EPOCHS = 5  # the paper reports the mean of the last five epochs
 

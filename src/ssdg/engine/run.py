@@ -18,26 +18,25 @@ import torch
 from ..config import RunConfig
 from ..data.hidden import Problem
 from ..data.streams import Pipeline
+from ..discovery.discover import discover
 from ..errors import UserError
 from ..files import locked, remove_leftovers, write_json
+from ..machine import Machine
 from ..methods import METHODS, find_method
 from ..methods.api import LearnerT, MakeBackbone, Method, Settings, Sizes
 from ..models.backbones import build_backbone
 from ..profiling import measured
 from ..seeds import derive_seed
 from .audit import audit_domains
-from .discovery import discover
 from .events import Events, Listener
-from .fit import fit
 from .loop import Clock
-from .machine import Machine
-from .plan import plan
+from .plan import fit, plan
 from .product import Built, card_of, predict_target, save_model
 from .result import make_result, versions
 from .samples import Samples
-from .sharing import Shelf
+from .scores import unsupervised_scores, watched_images
+from .stage_cache import Shelf
 from .stages import StageTrainer
-from .unsupervised import unsupervised_scores, watched_images
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ from PIL import Image
 
 from ..data.hidden import UNKNOWN, Problem
 from ..data.sets import ImageTable, MixedSet, Rows
-from ..data.streams import Pipeline, evaluation_batches
+from ..data.streams import EVAL_BATCH, Pipeline, evaluation_batches
 from ..files import atomic_path, write_bytes, write_text
 from ..models.backbones import backbones_of
 from ..seeds import numpy_rng
-from .evaluate import EVAL_BATCH
-from .pooled import Features, Passed, first_mixed, plain, pooled
+from .features import Features, Passed, first_mixed, plain, pooled
 from .stages import stage_name
 
 FORMAT = 1

@@ -14,25 +14,24 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..artifact.tensors import Meta, read_meta
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, Inputs, PseudoLabels, UnlabeledSet, digest_of
 from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import atomic_path
+from ..machine import Machine, return_freed_memory
 from ..methods.api import Learner, Rule, Settings
 from ..profiling import timed
 from ..seeds import derive_seed
 from .audit import audit_labels
-from .evaluate import accuracies, all_logits, mean_probs
+from .batches import images_per_step, make_stream, steps_per_epoch
+from .checkpoint import load_optimizers, load_state
 from .events import Events
-from .feeding import images_per_step, make_stream, steps_per_epoch
-from .loop import Clock, Stage, run_steps, tell_epoch
-from .machine import Machine, return_freed_memory
-from .pooled import Passed
-from .rates import Rate
-from .sharing import Shelf, aim, identity, scored_data
-from .state import Meta, load_optimizers, load_state, read_meta
-from .unsupervised import unsupervised_scores
+from .features import Passed
+from .loop import Clock, Rate, Stage, run_steps, tell_epoch
+from .scores import accuracies, all_logits, mean_probs, unsupervised_scores
+from .stage_cache import Shelf, aim, identity, scored_data
 
 LONGEST_NAME = 100  # characters; file systems allow 255, of which a temporary file's ending takes some
 

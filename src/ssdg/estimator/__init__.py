@@ -1,5 +1,5 @@
 """`ssdg.SSDG`: training and prediction from Python, with the habits of scikit-learn."""
 
-from .classifier import SSDG
+from .estimator import SSDG
 
 __all__ = ["SSDG"]

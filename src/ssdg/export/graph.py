@@ -1,9 +1,13 @@
-"""Trained networks as one graph: images in, calibrated probabilities out, any number of images at a time."""
+"""Trained networks as one graph: images in, calibrated probabilities out, any batch size."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +15,24 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from ..engine.card import ModelCard
+from ..artifact.card import ModelCard
+from ..artifact.load import Model
 from ..errors import UserError
-from ..inference import Model
 from ..methods.api import Learner
-from .quiet import quietly
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without what torch and onnxruntime tell their developers; errors are raised as ever."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
 
 FORMAT = 1
 UINT8, FLOAT32 = "uint8-nhwc", "float32-nchw"

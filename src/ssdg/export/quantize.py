@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .files import onnx_session, with_about
-from .graph import INPUT, Form
-from .images import Pictures, Pixels, spread
-from .parity import as_taken
-from .quiet import quietly
+from .graph import INPUT, Form, quietly
+from .onnx_files import onnx_session, with_about
+from .parity import Pictures, Pixels, as_taken, spread
 
 MOST_CALIBRATION = 128  # images; more hardly move the ranges
 ENOUGH = 64  # images; from here on ranges and figures are of different ones

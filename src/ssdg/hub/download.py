@@ -1,4 +1,4 @@
-"""A file from its publisher: several tries with growing waits, its hash, and then its name."""
+"""Download a file from the first source that has it, and the ImageNet weights of ResNets into torch.hub's folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .failure import Failed
-from .transfer import Limits, Tell, forget, transfer
+from ..files import locked
+from ..models.weights import RESNET_FILES, hub_folder, not_downloaded, resnet_address, told_hash
+from .transfer import Failed, Limits, Tell, forget, transfer
 
 PART = ".part"
 
@@ -102,3 +103,19 @@ def bar(title: str) -> Iterator[Tell]:
     ) as shown:
         task = shown.add_task(title, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def bring_imagenet(backbone: str, weights: str, downloader: Downloader | None = None) -> None:
+    """Download what `backbone` with `weights` will read, unless it is there; other backbones bring their own."""
+    file = RESNET_FILES.get(backbone)
+    if weights != "imagenet" or file is None:
+        return
+    folder = hub_folder()
+    if (folder / file).is_file():
+        return
+    remote = Remote(resnet_address(backbone), file, told_hash(file))
+    try:
+        with locked(folder / f".{file}.lock"):  # of several processes one downloads, the others wait
+            (downloader or Downloader()).get(remote, folder)
+    except (Failed, OSError) as failure:
+        raise not_downloaded(backbone, str(failure)) from None

@@ -1,7 +1,7 @@
-"""One file over HTTP into a partial file that a later try goes on with.
+"""Download one file over HTTP into a partial file that a later attempt resumes.
 
-`urllib` and not `ssdg.web.exchange`: a download must pass the proxies that a cluster sets (HTTPS_PROXY), and its
-addresses are ours or the user's own, so a mirror in a private network is welcome.
+Uses `urllib`, not `ssdg.web.crawl.http_get`: a download must pass the proxies that a cluster sets (HTTPS_PROXY), and
+its addresses are ours or the user's, so a mirror in a private network is welcome.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import (
     HTTPDefaultErrorHandler,
     HTTPErrorProcessor,
@@ -31,8 +32,57 @@ from urllib.request import (
 
 from .. import __version__
 from ..files import write_json
-from .confirm import MOST_PAGE_BYTES, confirmed_address
-from .failure import Failed
+from ..web.untrusted import one_line
+
+
+class Failed(Exception):
+    """One source failed."""
+
+    def __init__(self, reason: str, *, passing: bool = False, no_line: bool = False, wait: float = 0.0) -> None:
+        super().__init__(one_line(reason))
+        self.passing = passing  # the same may go better in a moment
+        self.no_line = no_line  # no server was reached: not worth waiting for, unless it could be reached before
+        self.wait = wait  # seconds that the server asked for
+
+
+MOST_PAGE_BYTES = 1_000_000
+FORM = "download-form"
+_HOSTS = (".google.com", ".googleusercontent.com")
+
+
+def confirmed_address(page: str, url: str) -> str | None:
+    """Where the form of the page at `url` leads, if it is that page; only to its own site or Google's."""
+    form = _Form()
+    form.feed(page)
+    if not form.action or not form.fields:
+        return None
+    target = urljoin(url, form.action)
+    here, there = urlsplit(url), urlsplit(target)
+    is_google = there.scheme == "https" and f".{there.hostname or ''}".endswith(_HOSTS)
+    if not is_google and (here.scheme, here.netloc) != (there.scheme, there.netloc):
+        return None
+    return f"{target}{'&' if there.query else '?'}{urlencode(form.fields)}"
+
+
+class _Form(HTMLParser):
+    """The action and the hidden fields of the form that confirms a download."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action = ""
+        self.fields: dict[str, str] = {}
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "form" and given.get("id") == FORM:
+            self._inside, self.action = True, given.get("action") or ""
+        elif tag == "input" and self._inside and given.get("name"):
+            self.fields[given["name"] or ""] = given.get("value") or ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "form"
+
 
 GB = 10**9
 AGENT = f"ssdg/{__version__} (research data download)"

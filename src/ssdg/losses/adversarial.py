@@ -7,8 +7,8 @@ import math
 import torch.nn.functional as F
 from torch import Tensor
 
+from .classification import require_rows
 from .information import entropy
-from .shapes import require_rows
 
 
 def ramp(fraction: float, gamma: float = 10.0) -> float:

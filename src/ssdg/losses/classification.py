@@ -1,11 +1,15 @@
-"""Cross-entropy for class indices and for soft labels."""
+"""Cross-entropy for class indices and for soft labels, and the check that every loss needs."""
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from .shapes import require_rows
+
+def require_rows(values: Tensor, name: str) -> None:
+    """Refuse an empty batch, whose mean would be NaN and spread silently."""
+    if values.shape[0] == 0:
+        raise ValueError(f"{name} needs at least one sample; the batch is empty")
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

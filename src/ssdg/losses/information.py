@@ -1,11 +1,18 @@
-"""Entropies of predictions."""
+"""Entropies of predictions, and bounds on mutual information: CLUB (Cheng et al. 2020) and contrastive.
+
+In the bounds, q(z'|z) is a Gaussian per sample with independent dimensions: `mean` and `log_var` are (B, D),
+predicted from z.
+"""
 
 from __future__ import annotations
 
+import math
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .shapes import require_rows
+from .classification import require_rows
 
 
 def entropy(probs: Tensor) -> Tensor:
@@ -25,3 +32,40 @@ def label_diversity(logits: Tensor) -> Tensor:
     probs = log_probs.exp()
     each = -(probs * log_probs).sum(-1)
     return each.mean() - entropy(probs.mean(0))
+
+
+def gaussian_nll(mean: Tensor, log_var: Tensor, z: Tensor) -> Tensor:
+    """−log q(z'_i | z_i) per dimension, mean over the batch: what the network behind q learns."""
+    require_rows(z, "gaussian_nll")
+    return 0.5 * ((z - mean).square() * (-log_var).exp() + log_var).mean() + 0.5 * math.log(2 * math.pi)
+
+
+def mutual_information_above(mean: Tensor, log_var: Tensor, z: Tensor) -> Tensor:
+    """1/N Σ_i [log q(z'_i | z_i) − 1/N Σ_j log q(z'_j | z_i)], in nats (vCLUB; Wang et al. 2021).
+
+    An upper bound where q is the true conditional. The mean over j of (z'_j − m_i)² is
+    (z̄' − m_i)² + Var z', so all N² pairs cost no more than N; the variances' logarithms cancel.
+    """
+    require_rows(z, "mutual_information_above")
+    center = z.mean(0)
+    any_pair = (center - mean).square() + (z - center).square().mean(0)
+    own_pair = (z - mean).square()
+    return 0.5 * ((any_pair - own_pair) * (-log_var).exp()).sum(1).mean()
+
+
+def supervised_contrast(z: Tensor, y: Tensor, temperature: float) -> Tensor:
+    """−log of the softmax, over all other samples, of the similarity to one of the same class (Khosla et al. 2020).
+
+    Mean over a sample's partners, then over samples that have any; zero if none has. Similarity is the cosine
+    divided by `temperature`; latents shorter than 10⁻³ count as short, so that a dead one has no wild gradient.
+    Lowering it raises a lower bound on the information that samples of a class share.
+    """
+    require_rows(z, "supervised_contrast")
+    unit = F.normalize(z, eps=1e-3)
+    myself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    similarity = (unit @ unit.T / temperature).masked_fill(myself, torch.finfo(z.dtype).min)
+    log_probs = similarity.log_softmax(1)
+    partners = (y[:, None] == y) & ~myself
+    count = partners.sum(1)
+    each = -log_probs.where(partners, 0.0).sum(1) / count.clamp_min(1)
+    return each.sum() / (count > 0).sum().clamp_min(1)

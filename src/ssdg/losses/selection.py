@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .shapes import require_rows
+from .classification import require_rows
 
 Choice = Literal["whole", "per-class", "balanced"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .parts import Normalize, check_images, full_precision, initialize
+from .common import Normalize, check_images, full_precision, initialize
 
 WIDTH = 64
 

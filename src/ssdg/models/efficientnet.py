@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .parts import Normalize, check_images, initialize, mean_pool
+from .common import Normalize, check_images, initialize, mean_pool
 
 
 class Stage(NamedTuple):

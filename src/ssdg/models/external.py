@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, suggest
-from .parts import IMAGENET_MEAN, IMAGENET_STD, Normalize, check_images, full_precision, mean_pool
+from .common import IMAGENET_MEAN, IMAGENET_STD, Normalize, check_images, full_precision, mean_pool
 from .weights import load_weights, no_imagenet
 
 NATIVE_SIZE = 224  # where a model does not tell the size it was trained on

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .parts import full_precision
+from .common import full_precision
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:

@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..devices import onto
 from ..errors import UserError
-from .parts import full_precision
+from .common import full_precision
 
 
 class _CenteredMoments(torch.autograd.Function):

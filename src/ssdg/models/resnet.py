@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .parts import IMAGENET_MEAN, IMAGENET_STD, LeanMaxPool2d, Normalize, check_images, initialize, mean_pool
+from .common import IMAGENET_MEAN, IMAGENET_STD, LeanMaxPool2d, Normalize, check_images, initialize, mean_pool
 
 WIDTHS = (64, 128, 256, 512)  # of the 3x3 convolutions in the four stages
 

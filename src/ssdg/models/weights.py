@@ -119,7 +119,7 @@ def plain_state(content: object, path: Path) -> State:
 def resnet_imagenet(kind: str) -> State:
     """ImageNet weights of a ResNet, from torch.hub's folder or else torchvision's server; the hash is checked.
 
-    A run has brought the file there before (`ssdg.hub.weights`), with more patience than torch.hub has.
+    A run has brought the file there before (`ssdg.hub.download`), with more patience than torch.hub has.
     """
     stored = hub_folder() / RESNET_FILES[kind]
     if stored.is_file():

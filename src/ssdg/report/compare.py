@@ -7,13 +7,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from ..bench.folder import STATES, Cell, error_of, row_settings, state_of
-from ..bench.results import Result, Results, read_results
-from ..bench.tables import Entry, Line, make_table
+from ..bench.folder import STATES, Cell, Result, Results, error_of, read_results, row_settings, state_of
+from ..bench.tables.results_table import Entry, Line, make_table
+from ..schema import Epoch
 from . import summary
-from .figures import Figure, line, number
-from .run import Run
-from .schema import Epoch
+from .curves import Figure, line, number
+from .run_folder import Run
 
 PERCENT = (0.0, 100.0)
 MOST_TOLD = 8  # cells that are named

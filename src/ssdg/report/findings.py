@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from .observatory import class_names
-from .run import Run
+from .run_folder import Run
 
 LEAST_RIGHT = 50.0  # percent of a clean set
 MOST_OF_ONE_CLASS = 0.4  # of a clean set: beyond it later cycles got worse in our benchmarks

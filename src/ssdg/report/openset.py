@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .figures import Figure, bars, line
-from .observatory import stage_title
-from .run import Run
-from .samples import NO_CLASS
-from .schema import Counts
+from ..schema import Counts
+from .curves import Figure, bars, line
+from .observatory import NO_CLASS, stage_title
+from .run_folder import Run
 
 BINS = 20
 PERCENT = (0.0, 100.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..files import is_locked
-from .run import Run
-from .schema import Scores
+from ..schema import Scores
+from .run_folder import Run
 
 NO_RESULT = "This run has not ended: numbers are those of its last epoch so far."
 

@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ..data.manifest import INGEST, MOST_LICENCE_LETTERS, REFUSED, Row
-from ..data.progress import Progress
-from ..data.reader import Reader
+from ..data.parallel import Progress
+from ..data.sources.manifest import INGEST, MOST_LICENCE_LETTERS, REFUSED, Row
+from ..data.sources.tree import Reader
 from ..errors import UserError
-from .exchange import MOST_URL_LETTERS
-from .filelists import read_list
-from .picture import Picture, check_picture, sha256_of
-from .refusal import Refused, one_line
+from .crawl.http_get import MOST_URL_LETTERS
+from .ingest_sources import Given, list_archive, list_folder, read_list
 from .store import Store, check_label
-from .trees import Given, list_archive, list_folder
+from .untrusted import Picture, Refused, check_picture, one_line, sha256_of
 
 _BATCH = 64  # files in memory
 _THREADS = 4

@@ -12,11 +12,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from ..data.manifest import KEPT, NAME, REFUSED, Manifest, Row, as_cells, from_cells, read_manifest, write_manifest
+from ..data.sources.manifest import (
+    KEPT,
+    NAME,
+    REFUSED,
+    Manifest,
+    Row,
+    as_cells,
+    from_cells,
+    read_manifest,
+    write_manifest,
+)
 from ..errors import UserError
 from ..files import locked, remove_leftovers, write_bytes
-from .picture import Picture
-from .refusal import Refused, one_line
+from .untrusted import Picture, Refused, one_line
 
 _JOURNAL = ".manifest.journal"  # a JSON object in each line
 _RESERVED = frozenset({NAME, "thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})

@@ -7,7 +7,7 @@ from torch import Tensor, cat, nn
 
 from ...data.sets import Batch
 from ...losses.classification import cross_entropy
-from ...losses.kernels import mk_mmd
+from ...losses.discrepancy import mk_mmd
 from ...models.heads import linear_head
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
 

@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ...losses.adversarial import ramp
-from ...losses.kernels import joint_mmd
+from ...losses.discrepancy import joint_mmd
 from ..api import Method, Progress, register
 from .dan import Dan, DanSettings, Pair
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ...data.sets import Batch
 from ...losses.classification import cross_entropy
-from ...losses.collaboration import collaboration
+from ...losses.consistency import collaboration
 from ...models.heads import linear_head
 from ..api import MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 from .groups import GroupSettings, across_domains

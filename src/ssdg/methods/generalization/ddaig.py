@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...data.sets import Batch
 from ...losses.classification import cross_entropy
-from ...models.perturbation import PerturbationNet
+from ...models.styles import PerturbationNet
 from ..api import MakeBackbone, Method, Progress, Sizes, descend, register, sgd, with_head
 from .groups import GroupSettings, across_domains
 

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from ...data.sets import Batch
-from ...losses.class_mmd import class_mmd
 from ...losses.classification import cross_entropy
-from ...losses.mutual_information import gaussian_nll, mutual_information_above, supervised_contrast
+from ...losses.discrepancy import class_mmd
+from ...losses.information import gaussian_nll, mutual_information_above, supervised_contrast
 from ...models.heads import linear_head
-from ...models.style_complement import StyleComplement
+from ...models.styles import StyleComplement
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
 
 HIDDEN = 512  # units of the network behind q

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ...data.sets import Batch
 from ...losses.classification import cross_entropy
-from ...losses.masking import channel_mask, hit_hardest, spatial_mask
+from ...losses.gradients import channel_mask, hit_hardest, spatial_mask
 from ...models.heads import linear_head
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
 

@@ -1,0 +1,47 @@
+"""`ssdg methods`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+
+def methods(*, plugin: Path | None = None, json_: bool = False) -> None:
+    """List the methods that can be trained. Any DA method and any DG method compose to `A+B`.
+
+    Parameters
+    ----------
+    plugin
+        A Python file that registers methods of your own.
+    json_
+        Print JSON: name, family, paper, needs, summary and settings of each method.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..methods import METHODS
+    from ..methods.plugins import load_plugin
+
+    if plugin is not None:
+        load_plugin(plugin)
+    rows = sorted(METHODS.values(), key=lambda m: (m.family, m.name))
+    if json_:
+        told = [
+            {
+                "name": m.name,
+                "family": m.family,
+                "paper": m.paper,
+                "needs": list(m.needs),
+                "summary": m.summary,
+                "settings": m.settings.model_validate({}).model_dump(mode="json"),
+            }
+            for m in rows
+        ]
+        print(json.dumps(told, indent=2))
+        return
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("method", "family", "needs", "what it does", "paper"):
+        table.add_column(column, overflow="fold")
+    for m in rows:
+        table.add_row(m.name, m.family, ", ".join(m.needs) or "-", m.summary, m.paper)
+    Console().print(table)

@@ -1,0 +1,1 @@
+"""The digits and web-digits benchmarks that ship with the package."""

@@ -1,0 +1,1 @@
+"""Splitting mixed-domain images into domains by style."""

@@ -1,0 +1,1 @@
+"""Check a crawl before training on it: damage, duplicates, leaks, and label issues."""

@@ -1,0 +1,1 @@
+"""Search engines to image files: find, fetch, check, record."""

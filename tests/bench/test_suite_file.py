@@ -1,0 +1,126 @@
+"""A suite of one's own: rows from methods and overrides, every mistake in a sentence."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ssdg.bench.grid import Choice
+from ssdg.bench.suite_file import read_own
+from ssdg.errors import UserError
+from ssdg.methods.api import METHODS
+
+
+@pytest.fixture
+def read(tmp_path: Path):  # type: ignore[no-untyped-def]
+    def written(text: str):  # type: ignore[no-untyped-def]
+        path = tmp_path / "mine.yaml"
+        path.write_text(text)
+        return read_own(path)
+
+    return written
+
+
+def test_a_file_with_everything(read) -> None:  # type: ignore[no-untyped-def]
+    suite, choice = read(
+        """
+        data: PACS/
+        preset: quick
+        paper: pacs
+        methods: [mcd+mixstyle, {method: eid, iterations: 9}, {name: "eid, mix=x+u", method: eid, mix: x+u}]
+        tasks: ["P>A", C:S]
+        seeds: [0, 1]
+        settings: {epochs: 3, labeler: {epochs: 2}}
+        """
+    )
+    assert [(row.name, row.family, row.method) for row in suite.rows] == [
+        ("mcd+mixstyle", "DA+DG", "mcd+mixstyle"),
+        ("eid, iterations=9", "ours", "eid"),
+        ("eid, mix=x+u", "ours", "eid"),
+    ]
+    assert [row.paper for row in suite.rows] == [{"method": "MCD+Mixstyle"}, None, {"method": "Ours w/ X+U"}]
+    assert (suite.name, suite.table, suite.data) == ("mine", "pacs", ("PACS",))
+    assert suite.settings == {"epochs": 3, "labeler": {"epochs": 2}}
+    assert choice == Choice("PACS/", "quick", tasks=("P>A", "C:S"), seeds=(0, 1))
+
+
+def test_methods_times_overrides(read) -> None:  # type: ignore[no-untyped-def]
+    suite, _ = read("methods: [mcd, {name: ours, method: eid, cycles: 1}]\noverrides: [{}, {lr: 0.1, epochs: 2}]\n")
+    told = {row.name: row.settings for row in suite.rows}
+    assert told == {
+        "mcd": {},
+        "mcd, lr=0.1, epochs=2": {"lr": 0.1, "epochs": 2},
+        "ours": {"cycles": 1},
+        "ours, lr=0.1, epochs=2": {"cycles": 1, "lr": 0.1, "epochs": 2},
+    }
+
+
+def test_words_of_the_command_win_over_the_file() -> None:
+    file = Choice("a", "quick", tasks=("P>A",), seeds=(0,))
+    assert Choice(seeds=(1,), methods=("eid",)).over(file) == Choice("a", "quick", ("eid",), ("P>A",), (1,))
+    assert Choice("b", "paper", tasks=("A>P",)).over(file) == Choice("b", "paper", (), ("A>P",), (0,))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("metods: [eid]", "did you mean 'methods'"),
+        ("seeds: [0]", "names no method"),
+        ("methods: []", "names no method"),
+        ("methods: eid", "'methods' must be a list"),
+        ("methods: [edi]", "did you mean 'eid'"),
+        ("methods: [3]", "method 3 is neither a name nor"),
+        ("methods: [{cycles: 2}]", "is neither a name nor"),
+        ("methods: [eid, eid]", "two rows named 'eid'"),
+        ("methods: [eid]\noverrides: [cycles]", "override 'cycles' is not a mapping"),
+        ("methods: [eid]\nseeds: 3", "'seeds' must be a list"),
+        ("methods: [eid]\nsettings: [epochs]", "'settings' must be a mapping"),
+        ("methods: [eid]\ndata: 3", "'data' must be a word"),
+        ("methods: [eid]\npaper: pcas", "did you mean 'pacs'"),
+        ("methods: [eid", "cannot be read as YAML"),
+        ("- eid", "holds no settings"),
+        ("methods: [eid]\nsettings: {plugin: nowhere.py}", "the plugin 'nowhere.py' cannot be read"),
+    ],
+)
+def test_mistakes(text: str, told: str, read) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UserError, match=told) as caught:
+        read(text)
+    assert "\n" not in str(caught.value)
+
+
+PLUGIN = """
+from dataclasses import replace
+from ssdg.methods import METHODS, register
+register(replace(METHODS["source-only"], name="mine"))
+"""
+
+
+@pytest.fixture
+def _forgotten() -> Iterator[None]:
+    known = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(known)
+    for name in [name for name in sys.modules if name.startswith("ssdg_plugin_")]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("_forgotten")
+def test_a_method_from_a_plugin(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "my.py").write_text(PLUGIN)
+    suite, _ = read(f"methods: [mine]\nsettings: {{plugin: {tmp_path / 'my.py'}}}\n")
+    assert suite.rows[0].method == "mine"
+    assert set(suite.settings) == {"plugin", "plugin_digest"}
+
+
+def test_the_file_on_the_page_is_allowed(read) -> None:  # type: ignore[no-untyped-def]
+    page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+    (text,) = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    suite, choice = read(text)
+    assert [row.name for row in suite.rows] == ["source-only", "mcd+mixstyle", "eid", "eid, mix=x+u"]
+    assert all(row.paper for row in suite.rows[1:])
+    assert choice.tasks == ("P>S", "C>A")

@@ -1,0 +1,46 @@
+"""`ssdg data unpack`: arrays as folders of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ssdg.cli import call
+from ssdg.data.sources.npz import unpack_arrays
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> Path:
+    root = tmp_path / "arrays"
+    root.mkdir()
+    images = np.arange(6 * 4 * 4 * 3, dtype=np.uint8).reshape(6, 4, 4, 3)
+    np.savez(root / "one.npz", images=images, labels=np.array([0, 1, 0, 1, 1, -1]))
+    np.savez(root / "crawl.npz", images=images, labels=np.zeros(6, int), web_labels=np.array([1, 1, 0, 0, 0, 0]))
+    return root
+
+
+def test_every_image_is_in_the_folder_of_its_class(arrays: Path, tmp_path: Path) -> None:
+    assert unpack_arrays(arrays, tmp_path / "out") == {"crawl": 6, "one": 5}
+    names = {str(p.relative_to(tmp_path / "out" / "one")) for p in (tmp_path / "out" / "one").rglob("*.png")}
+    assert names == {"0/00000.png", "0/00002.png", "1/00001.png", "1/00003.png", "1/00004.png"}
+    with np.load(arrays / "one.npz") as file, Image.open(tmp_path / "out" / "one" / "1" / "00003.png") as image:
+        assert np.array_equal(np.asarray(image), file["images"][3])
+    assert len(list((tmp_path / "out" / "crawl" / "1").iterdir())) == 2  # by keyword
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_a_command_for_some_of_each(arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["data", "unpack", str(arrays), str(tmp_path / "out"), "--per-class", "1"]) == 0
+    assert "4 images in" in capsys.readouterr().out
+    assert len(list((tmp_path / "out").rglob("*.png"))) == 4
+
+
+def test_what_it_refuses(arrays: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    assert "exists already" in complaint("data", "unpack", arrays, arrays)
+    (tmp_path / "empty").mkdir()
+    assert "holds no .npz file" in complaint("data", "unpack", tmp_path / "empty", tmp_path / "out")
+    assert complaint("data", "unpack", arrays, tmp_path / "out", "--per-class", 0)
+    assert not (tmp_path / "out").exists()

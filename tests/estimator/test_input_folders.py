@@ -1,0 +1,128 @@
+"""The files that a program's images become: once, in safe folders, under the names they are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from forms import COLOUR, Pairs, Y, forms, written
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from ssdg.data.sources.benchmark import is_ood
+from ssdg.data.sources.tree import is_junk
+from ssdg.errors import UserError
+from ssdg.estimator.input_folders import DIGEST, Writer, class_folder, place_parts, write_once
+from ssdg.estimator.inputs import Images, read_images
+
+
+def test_files_hold_the_same_pixels_in_the_folders_of_their_labels(tmp_path: Path) -> None:
+    for name, form in forms(tmp_path).items():
+        if not isinstance(form, Pairs):
+            found = written(tmp_path / name, (form, Y))
+            assert [label for label, _ in found] == ["3", "10", "3", "10"]
+            assert np.array_equal(np.stack([p for _, p in found]), COLOUR), name
+
+
+def test_files_are_taken_byte_for_byte_and_linked_where_they_can_be(tmp_path: Path) -> None:
+    source = tmp_path / "a.JPG"
+    Image.fromarray(COLOUR[0]).save(source, "JPEG")
+    odd = tmp_path / "no-suffix"
+    odd.write_bytes(source.read_bytes())
+    write_once(read_images([source, odd], "u", "dropped"), tmp_path / "out", "dropped", may_replace=False)
+    first, second = tmp_path / "out" / "000001.jpg", tmp_path / "out" / "000002.jpg"
+    assert first.read_bytes() == second.read_bytes() == source.read_bytes()
+    assert first.samefile(source)
+
+
+def test_equal_images_are_found_again_and_others_refused_or_replaced(tmp_path: Path) -> None:
+    def write(given: Any, may_replace: bool = False) -> None:
+        write_once(read_images(given, "labeled", "needed"), tmp_path / "labeled", "needed", may_replace=may_replace)
+
+    write((COLOUR, Y))
+    before = (tmp_path / "labeled" / "3" / "000001.png").stat()
+    write(([Image.fromarray(image) for image in COLOUR], np.array(Y)))  # another form of the same
+    assert (tmp_path / "labeled" / "3" / "000001.png").stat() == before
+    for other in ((COLOUR[::-1], Y), (COLOUR, Y[::-1]), (COLOUR[:3], Y[:3])):
+        with pytest.raises(UserError, match="holds other images than those of labeled; give another"):
+            write(other)
+    write((COLOUR, Y[::-1]), may_replace=True)
+    assert sorted(p.name for p in (tmp_path / "labeled" / "10").iterdir()) == ["000001.png", "000003.png"]
+
+
+def test_a_folder_that_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "labeled" / "precious").mkdir(parents=True)
+    with pytest.raises(UserError, match="holds other images"):
+        write_once(read_images((COLOUR, Y), "labeled", "needed"), tmp_path / "labeled", "needed", may_replace=True)
+    assert (tmp_path / "labeled" / "precious").is_dir()
+
+
+def test_a_writing_that_fails_leaves_nothing_and_a_killed_one_is_cleared(tmp_path: Path) -> None:
+    leftover = tmp_path / ".labeled.killed.tmp"
+    leftover.mkdir()
+    reads = iter(range(100))
+
+    def row(n: int) -> Any:
+        if next(reads) > 5:  # the second image, the second time
+            raise KeyboardInterrupt
+        return COLOUR[n], n % 2
+
+    with pytest.raises(KeyboardInterrupt):
+        write_once(Images("labeled", 4, row), tmp_path / "labeled", "needed", may_replace=False)
+    assert [path.name for path in tmp_path.iterdir()] == [".labeled.lock"]
+
+
+@given(st.lists(st.text(max_size=12) | st.sampled_from([".", "..", "ood", "OOD", "a/b", "a%2Fb", "%", " x", "x "])))
+def test_every_label_has_a_safe_folder_of_its_own(labels: list[str]) -> None:
+    names = {label: class_folder(label) for label in labels}
+    assert len({*names.values()}) == len(names)
+    for name in names.values():
+        assert name
+        assert name.isprintable()
+        assert "/" not in name
+        assert not is_junk(name)
+        assert not is_ood(name)
+        assert len(name.encode()) <= 255
+
+
+def test_plain_labels_are_their_folders() -> None:
+    assert [class_folder(label) for label in (7, -1, True, "dog", "über uns", "c++")] == [
+        *("7", "-1", "True", "dog", "über uns", "c++")
+    ]
+    assert class_folder("a/b") == "a%2Fb"
+    assert class_folder("x" * 500) != class_folder("x" * 501)
+
+
+def test_parts_that_are_folders_stay_where_they_are(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    writer = Writer(tmp_path / "out", may_replace=False)
+    parts = place_parts(writer, tmp_path / "a", [tmp_path / "b", tmp_path / "typo"], str(tmp_path / "c"), None)
+    assert parts.given == {
+        "labeled": str(tmp_path / "a"),
+        "unlabeled": [str(tmp_path / "b"), str(tmp_path / "typo")],  # the run tells that it is not there
+        "target": str(tmp_path / "c"),
+    }
+    assert parts.labels is None
+    assert not (tmp_path / "out").exists()
+
+
+def test_domains_have_the_names_they_are_given(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    Image.fromarray(COLOUR[0]).save(tmp_path / "b" / "x.png")
+    writer = Writer(tmp_path / "out", may_replace=False)
+    parts = place_parts(writer, (COLOUR, Y), {"phone": COLOUR, "scans": tmp_path / "b"}, None, None)
+    assert parts.given["unlabeled"] == [str(tmp_path / "out" / "phone"), str(tmp_path / "out" / "scans")]
+    assert sorted(p.name for p in (tmp_path / "out" / "scans").iterdir()) == [DIGEST, "000001.png"]
+    for bad in ("target", "a/b", "..", "", 3):
+        with pytest.raises(UserError, match="cannot name a domain of unlabeled"):
+            place_parts(writer, (COLOUR, Y), {bad: COLOUR}, None, None)
+    with pytest.raises(UserError, match="'x' names a domain of unlabeled and one of web"):
+        place_parts(writer, (COLOUR, Y), {"x": COLOUR}, None, {"x": (COLOUR, Y)})
+    with pytest.raises(UserError, match="folders and images in one list"):
+        place_parts(writer, (COLOUR, Y), [tmp_path / "b", COLOUR[0]], None, None)
+    with pytest.raises(UserError, match="labeled has the single class '1'"):
+        place_parts(Writer(tmp_path / "new", may_replace=False), (COLOUR[:2], [1, 1]), None, None, None)

@@ -1,0 +1,62 @@
+"""The snippets of docs/predict.md run as they stand, and its names exist."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exported import CLASSES, write_colours
+from runs import environment
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def place(tmp_path: Path, world: Path, evolved: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all that the page names."""
+    shutil.copytree(world / "night", tmp_path / "photos")
+    shutil.make_archive(str(tmp_path / "more"), "zip", world / "neon")
+    shutil.copy(world / "photo" / "bar" / "0.png", tmp_path / "one.jpg")
+    shutil.copy(world / "photo" / "bar" / "0.png", tmp_path / "photos" / "a.jpg")
+    for name in CLASSES:
+        shutil.copytree(world / "photo" / "bar", tmp_path / "scored" / name)
+    shutil.copytree(evolved, tmp_path / "runs" / "mine")
+    write_colours(tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_commands(place: Path) -> None:
+    snippets = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    assert len(snippets) >= 3
+    script = f'set -euo pipefail\nssdg() {{ "{sys.executable}" -m ssdg "$@"; }}\n' + "".join(snippets)
+    environ = environment({"SSDG_CACHE": str(place / "cache")})
+    done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = re.findall(r"-o (\S+)", "".join(snippets))
+    assert len(written) == 7
+    counts = {name: len((place / name).read_text().splitlines()) for name in written}
+    assert counts == {
+        **{"predictions.csv": 26, "unknown.csv": 26, "mixed.csv": 51, "some.csv": 2, "listed.csv": 2},
+        "listed.jsonl": 1,
+    }
+    assert not list(place.glob("*.part*"))
+
+
+def test_python(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(snippet, "snippet of docs/predict.md", "exec"), {})
+    assert capsys.readouterr().out == "red\n"  # black: all are as likely, and the first is taken
+
+
+def test_tests_that_are_named_exist() -> None:
+    named = re.findall(r"`(test_\w+)`", PAGE)
+    assert len(named) == 5
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "serving").glob("*.py"))
+    assert not [name for name in named if f"def {name}(" not in code]
