@@ -16,7 +16,7 @@ import torch
 
 from ssdg.config import RunConfig
 from ssdg.data.hidden import Problem
-from ssdg.discovery.discover import find_styles, piles_of
+from ssdg.discovery.discover import cluster_styles, make_mixtures
 from ssdg.engine.run import pipeline_of, run
 from ssdg.engine.setup import default_cache, open_run
 from ssdg.machine import start_machine
@@ -61,11 +61,11 @@ def pile_row(data: str, labeled: str, names: tuple[str, ...]) -> str:
     """What becomes of a pile, with the seed 0."""
     settings = {"data": data, "labeled": labeled, "unlabeled": list(names), "preset": "quick"}
     config, problem = opened({**settings, "discover_domains": "auto"})
-    (pile,) = piles_of(config, problem)
-    found = find_styles(pile, config, pipeline_of(config, problem, start_machine("cpu", "fp32")))
+    (pile,) = make_mixtures(config, problem)
+    found = cluster_styles(pile, config, pipeline_of(config, problem, start_machine("cpu", "fp32")))
     parts = [Counter(pile.source[found.of.numpy() == n].tolist()) for n in range(int(found.of.max()) + 1)]
     purity = 100 * sum(max(part.values()) for part in parts) / len(pile.images)
-    told = "; ".join(", ".join(f"{count:,} {pile.domain[n]}" for n, count in part.most_common()) for part in parts)
+    told = "; ".join(", ".join(f"{count:,} {pile.domains[n]}" for n, count in part.most_common()) for part in parts)
     strengths = ", ".join(f"{strength:.2f}" for strength in found.strengths)
     place = "embedded" if data == "digits" else "real"
     return f"| {' + '.join(names)} ({place}) | {len(pile.images):,} | {told} | {purity:.1f} | {strengths} |"

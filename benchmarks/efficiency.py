@@ -34,7 +34,7 @@ from ssdg.engine.loop import Clock
 from ssdg.engine.stages import StageTrainer
 from ssdg.machine import Machine, choose_precision, start_machine
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
-from ssdg.methods.api import Learner, Progress, Sizes
+from ssdg.methods.api import Learner, Progress, Sizes, Trainer
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.settings import EidSettings
 from ssdg.models.backbones import build_backbone
@@ -100,7 +100,7 @@ def random_problem(count: int, size: int, folder: Path) -> Problem:
             rows = min(1000, count - start)
             file.write(rng.integers(0, 256, (rows, size, size, 3), np.uint8).tobytes())
     digest = rng.integers(0, 256, (count, 16), np.uint8)
-    table = ImageTable.stored(FilePixels(path, (count, size, size, 3)), digest)
+    table = ImageTable.from_pixels(FilePixels(path, (count, size, size, 3)), digest)
     half = np.arange(count // 2)
     y = rng.integers(0, CLASSES, len(half))
     labeled = LabeledSet(table.take(half), y, np.zeros(len(half), np.int64), np.ones(len(half), np.bool_))
@@ -136,13 +136,13 @@ def measure(name: str, backbone: str, size: int, batch: int, steps: int) -> list
                 learner = Mcd(make, Sizes(CLASSES), mcd)
                 machine.prepare(learner)
                 timed = Interleaved(learner, mcd_floor(learner, x, u))
-                trainer.train("mcd", timed, Inputs(task.labeled, unlabeled=pool), mcd)
+                Trainer(trainer).train("mcd", timed, Inputs(task.labeled, unlabeled=pool), mcd)
             else:
                 eid = EidSettings(epochs=1, batch=batch, iterations=steps, lr=1e-4)  # type: ignore[call-arg]
                 learner = DualNetworks(make, Sizes(CLASSES), eid)
                 machine.prepare(learner)
                 timed = Interleaved(learner, dcg_floor(learner, torch.cat([x, u])))
-                trainer.train("dcg", timed, Inputs(task.labeled, pseudo=task.labeled), eid)
+                Trainer(trainer).train("dcg", timed, Inputs(task.labeled, pseudo=task.labeled), eid)
             warm = timed.seconds[2:]
             ratio = sum(f for _, f in warm) / sum(loop for loop, _ in warm)
             rows.append(

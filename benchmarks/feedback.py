@@ -33,6 +33,7 @@ from ssdg.engine.run import run
 from ssdg.engine.setup import default_cache, open_run
 from ssdg.engine.stages import StageTrainer
 from ssdg.machine import start_machine
+from ssdg.methods.api import LabelRequest
 from ssdg.methods.eid import bridge, cycle
 
 SCHEDULE: dict[str, Any] = {
@@ -58,18 +59,18 @@ def with_truth(trainer: StageTrainer, labels: PseudoLabels, pool: UnlabeledSet) 
 @contextmanager
 def variation(name: str) -> Iterator[None]:
     """The library with one thing changed."""
-    label = StageTrainer.label
+    label = StageTrainer.run_labeling
 
-    def told(self: StageTrainer, key: str, learner: Any, pool: UnlabeledSet, *rest: Any, **more: Any) -> PseudoLabels:
-        labels = label(self, key, learner, pool, *rest, **more)
-        return with_truth(self, labels, pool) if key == "eid" else labels
+    def true_labels(self: StageTrainer, request: LabelRequest) -> PseudoLabels:
+        labels = label(self, request)
+        return with_truth(self, labels, request.pool) if request.kind == "clean-set" else labels
 
     def unmixed(task: Any, *rest: Any, **more: Any) -> Any:
         bridge.evolve(task, *rest, **more)  # for its audit
         return task.labeled
 
     changes: dict[str, Any] = {
-        "true labels": patch.object(StageTrainer, "label", told),
+        "true labels": patch.object(StageTrainer, "run_labeling", true_labels),
         "none": patch.object(cycle, "evolve", unmixed),
     }
     with changes.get(name, patch.object(cycle, "evolve", bridge.evolve)):
@@ -83,7 +84,7 @@ def train(name: str, options: argparse.Namespace) -> dict[str, Any]:
     config, problem = open_run(given, options.cache or default_cache(), device="cpu")
     folder = options.out / name.replace(" ", "-")
     with variation(name):
-        return run(config, problem, folder, start_machine("cpu", config.precision), shelf=options.out / "shelf")
+        return run(config, problem, folder, start_machine("cpu", config.precision), stage_cache=options.out / "shelf")
 
 
 def largest_share(folder: Path, number: int) -> float:

@@ -30,13 +30,13 @@ from safetensors.torch import load_file, save_file
 
 from passes import count_passes
 from ssdg.data.embedded.digits import digits_root
-from ssdg.data.sets import Inputs, PseudoLabels, UnlabeledSet
+from ssdg.data.sets import Inputs, PseudoLabels
 from ssdg.engine.batches import make_stream, steps_per_epoch
 from ssdg.engine.run import Builder, pipeline_of
 from ssdg.engine.setup import default_cache, open_run
 from ssdg.machine import start_machine
 from ssdg.methods import METHODS, find_method
-from ssdg.methods.api import Learner, Progress, Rule, Settings
+from ssdg.methods.api import LabelRequest, Learner, Progress, Settings, StageRequest, Trainer
 
 TASKS = (("syn", "mnist"), ("mnist_m", "syn"))
 FAMILIES = ("source", "DA", "DG", "DA+DG", "SSL", "ours")
@@ -46,16 +46,17 @@ CYCLES = 3
 
 @dataclass
 class Stages:
-    """A Trainer that trains nothing and keeps the first stage of each key."""
+    """A runner that trains nothing and records the first stage of each key."""
 
     asked: dict[str, tuple[Learner, Inputs, Settings]] = field(default_factory=dict)
 
-    def train(self, key: str, learner: Learner, inputs: Inputs, settings: Settings, **_: Any) -> None:
-        self.asked.setdefault(key, (learner, inputs, settings))
+    def run_stage(self, request: StageRequest) -> None:
+        self.asked.setdefault(request.key, (request.learner, request.inputs, request.settings))
 
-    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
-        y = np.arange(len(pool)) % 10
-        return PseudoLabels(y, np.ones(len(pool), bool), np.ones(len(pool), np.float32), y[None])
+    def run_labeling(self, request: LabelRequest) -> PseudoLabels:
+        count = len(request.pool)
+        y = np.arange(count) % 10
+        return PseudoLabels(y, np.ones(count, bool), np.ones(count, np.float32), y[None])
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,13 @@ def stages_of(name: str, root: Path) -> dict[str, Stage]:
     """The stages that the method asks for, ready to be stepped."""
     given = {**run_settings(name), "data": str(root), "labeled": TASKS[0][0], "target": TASKS[0][1], "method": name}
     config, problem = open_run({**given, "preset": "quick"}, default_cache(), device="cpu")
-    machine, trainer = start_machine("cpu", config.precision), Stages()
-    build = Builder(config, len(problem.task.classes), machine)
-    find_method(name).fit(problem.task, trainer, build, config.settings)
+    machine, stages = start_machine("cpu", config.precision), Stages()
+    builder = Builder(config, len(problem.task.classes), machine)
+    find_method(name).fit(problem.task, Trainer(stages), builder.build, config.settings)
     pipeline = pipeline_of(config, problem, machine)
     return {
         key: (learner, steps_per_epoch(inputs, settings), make_stream(inputs, settings.batch, 0, pipeline).draw)
-        for key, (learner, inputs, settings) in trainer.asked.items()
+        for key, (learner, inputs, settings) in stages.asked.items()
     }
 
 

@@ -62,7 +62,7 @@ def stored_problem(count: int, size: int, path: Path, pixels: bytes = b"") -> Pr
     rng = np.random.default_rng(0)
     y = rng.integers(0, CLASSES, count)
     digest = rng.integers(0, 256, (count, 16), np.uint8)
-    table = ImageTable.stored(FilePixels(path, (count, size, size, 3)), digest)
+    table = ImageTable.from_pixels(FilePixels(path, (count, size, size, 3)), digest)
     first, second, third, held, goal = np.split(np.arange(count), [count * k // 10 for k in (4, 6, 8, 9)])
 
     def labeled(rows: Rows) -> LabeledSet:

@@ -30,7 +30,7 @@ from efficiency import CLASSES, random_problem, trainer_for
 from ssdg.data.sets import Inputs
 from ssdg.machine import choose_precision, start_machine
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
-from ssdg.methods.api import Learner, Progress, Sizes
+from ssdg.methods.api import Learner, Progress, Sizes, Trainer
 from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.settings import EidSettings
 from ssdg.models.backbones import build_backbone
@@ -83,7 +83,7 @@ def ours(backbone: str, part: str, steps: int) -> None:
         learner = kind(lambda: build_backbone(backbone), Sizes(CLASSES), settings)
         machine.prepare(learner)
         inputs = Inputs(task.labeled, unlabeled=pool) if part == "mcd" else Inputs(task.labeled, pseudo=task.labeled)
-        trainer.train(part, Turns(learner), inputs, settings)
+        Trainer(trainer).train(part, Turns(learner), inputs, settings)
 
 
 def plain(backbone: str, part: str, steps: int) -> None:

@@ -20,10 +20,10 @@ from torch import Tensor
 from ssdg.artifact.calibration import known_scores
 from ssdg.artifact.load import Model, load_model
 from ssdg.data.embedded.web_digits import web_digits_root
-from ssdg.inference.rejection import auroc
 from ssdg.engine.scores import mean_probs
 from ssdg.engine.setup import default_cache
 from ssdg.errors import UserError
+from ssdg.inference.rejection import auroc
 
 CANDIDATES = {
     "maximum of the mean softmax": lambda logits: mean_probs(logits).max(-1).values.numpy(),

@@ -12,12 +12,13 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
-from ssdg.bench.folder import Result, Results, read_results
+from ssdg.bench.folder import Results, read_results
 from ssdg.bench.tables.formats import pipes, render
 from ssdg.bench.tables.results_table import make_table
+from ssdg.schema import Audit, DomainAudit, LabelKind, Result
 
+KINDS: dict[LabelKind, str] = {"pseudo-labels": "labeler", "clean-set": "clean set"}
 PAGES = Path(__file__).with_name("results")
 BEGIN, END = "<!-- numbers, by docs/make_results.py -->", "<!-- end of numbers -->"
 
@@ -37,13 +38,13 @@ def label_table(results: Results) -> str:
     head = ["Row", "Cycle", "runs", "pseudo-labels right, %", "chosen as clean, %", "of these right, %"]
     body = []
     for row in results.grid.rows:
-        runs = [results.found[c.id] for c in results.grid.of(row.name) if c.id in results.found]
-        audits = [audit for run in runs for audit in run["pseudo_labels"]]
-        for cycle in sorted({a["round"] for a in audits if a["key"] == "eid"}):
-            labeled, chosen = (domains_of(audits, cycle, maker) for maker in ("apl", "eid"))
-            share = mean(100 * d["kept"] / d["images"] for d in chosen)
-            clean = mean_known(d.get("kept_accuracy") for d in chosen)
-            right = mean_known(d.get("accuracy") for d in labeled)
+        runs = [results.by_cell[c.id] for c in results.grid.of(row.name) if c.id in results.by_cell]
+        audits = [audit for run in runs for audit in run.pseudo_labels]
+        for cycle in sorted({audit.round for audit in audits if audit.kind == "clean-set"}):
+            labeled, chosen = domains_of(audits, cycle, "pseudo-labels"), domains_of(audits, cycle, "clean-set")
+            share = mean(100 * d.kept / d.images for d in chosen)
+            clean = mean_known(d.kept_accuracy for d in chosen)
+            right = mean_known(d.accuracy for d in labeled)
             body.append([f"`{row.name}`", str(cycle), str(len(runs)), right, f"{share:.1f}", clean])
     return pipes(head, body) if body else ""
 
@@ -63,31 +64,31 @@ def crawl_table(results: Results) -> str:
     ]
     body = []
     for row in results.grid.rows:
-        runs = [results.found[c.id] for c in results.grid.of(row.name) if c.id in results.found]
-        audits = [audit for run in runs for audit in run["pseudo_labels"]]
-        for cycle in sorted({a["round"] for a in audits}):
-            for maker, who in (("apl", "labeler"), ("eid", "clean set")):
-                seen = [d for d in domains_of(audits, cycle, maker) if "ood_auroc" in d]
-                if seen:
-                    body.append([f"`{row.name}`", str(cycle), who, *crawl_cells(seen)])
+        runs = [results.by_cell[c.id] for c in results.grid.of(row.name) if c.id in results.by_cell]
+        audits = [audit for run in runs for audit in run.pseudo_labels]
+        for cycle in sorted({audit.round for audit in audits}):
+            for kind, who in KINDS.items():
+                crawls = [d for d in domains_of(audits, cycle, kind) if d.ood_auroc is not None]
+                if crawls:
+                    body.append([f"`{row.name}`", str(cycle), who, *crawl_cells(crawls)])
     return pipes(head, body) if body else ""
 
 
-def crawl_cells(seen: list[dict[str, Any]]) -> list[str]:
+def crawl_cells(crawls: list[DomainAudit]) -> list[str]:
     """Percentages with one decimal, counts without."""
     percents = [
-        mean(100 * d["kept"] / d["images"] for d in seen),
-        mean(100 * d["ood_kept"] / max(d["kept"], 1) for d in seen),
-        mean(d["ood_auroc"] for d in seen),
+        mean(100 * d.kept / d.images for d in crawls),
+        mean(100 * (d.ood_kept or 0) / max(d.kept, 1) for d in crawls),
+        mean(d.ood_auroc or 0 for d in crawls),
     ]
-    counts = [mean(d.get(key, 0) for d in seen) for key in ("web_wrong", "repaired", "broken")]
+    counts = [mean(d.web_wrong or 0 for d in crawls), mean(d.repaired or 0 for d in crawls)]
+    counts.append(mean(d.broken or 0 for d in crawls))
     return [*(f"{value:.1f}" for value in percents), *(f"{value:.0f}" for value in counts)]
 
 
-def domains_of(audits: list[dict[str, Any]], cycle: int, maker: str) -> list[dict[str, Any]]:
-    """What is known of the labels that labelers (apl) or the dual networks (eid) gave in a cycle, by domain."""
-    mine = [a for a in audits if a["round"] == cycle and a["key"].partition("/")[0] == maker]
-    return [domain for audit in mine for domain in audit["domains"].values()]
+def domains_of(audits: list[Audit], cycle: int, kind: LabelKind) -> list[DomainAudit]:
+    """What is known of the labels of a kind in a cycle, by domain."""
+    return [d for audit in audits if (audit.round, audit.kind) == (cycle, kind) for d in audit.domains.values()]
 
 
 def mean_known(values: Iterable[float | None]) -> str:
@@ -98,25 +99,23 @@ def mean_known(values: Iterable[float | None]) -> str:
 
 def provenance(results: Results, commit: str, machine: str) -> str:
     """Where the numbers come from."""
-    found = list(results.found.values())
-    hours = sum(float(run["seconds"]) for run in found) / 3600
+    runs = list(results.by_cell.values())
+    hours = sum(run.seconds for run in runs) / 3600
     rows = [
         ["Commit", f"`{commit}`"],
-        ["Cells", f"{len(found)} of {len({cell.id for cell in results.grid.cells})}"],
+        ["Cells", f"{len(runs)} of {len({cell.id for cell in results.grid.cells})}"],
         ["Training", f"{hours:.1f} hours of one core; stages that cells share are counted in each"],
         ["Machine", machine],
-        ["Software", "; ".join(sorted({software(run) for run in found}))],
-        ["Hidden labels", found[0]["hidden_labels"]],
+        ["Software", "; ".join(sorted({software(run) for run in runs}))],
+        ["Hidden labels", runs[0].hidden_labels],
     ]
     return pipes(["Provenance", ""], rows)
 
 
 def software(run: Result) -> str:
     """Versions and precision of a run."""
-    told = run["versions"]
-    return (
-        f"Python {told['python']}, torch {told['torch']}, {run['machine']['device']}, {run['machine']['precision']}"
-    )
+    versions, machine = run.versions, run.machine
+    return f"Python {versions['python']}, torch {versions['torch']}, {machine['device']}, {machine['precision']}"
 
 
 def main() -> None:

@@ -1,13 +1,14 @@
-"""From images to a file that onnxruntime runs, in one script: train, save, export, predict, and compare with torch.
+"""From images to an ONNX file, in one script: train, save, export, predict, and compare with torch.
 
     python examples/folders_to_onnx.py [--short]
 
-The images are the embedded digits; `fit` takes your folders, arrays or datasets in their place. Cells (`# %%`) run
-one by one in editors that know them. Minutes on two cores; --short takes less, and learns little.
+The images are the embedded digits; pass your folders, arrays or datasets to `fit` instead. Editors that support cells
+(`# %%`) run them one by one. Takes minutes on two cores; --short takes seconds, and learns little.
 """
 
-# %% Images: one labeled domain, two piles without labels, and one domain that training never sees
+# %% Images: one labeled domain, two unlabeled domains, and one unseen domain
 import json
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,17 +16,14 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from ssdg import SSDG
-from ssdg.cli import call
-from ssdg.data.embedded.digits import digits_root
-from ssdg.engine.setup import default_cache
+from ssdg import SSDG, default_cache, digits_root
 
 root = digits_root(default_cache())
 domains = {name: np.load(root / f"{name}.npz") for name in ("syn", "mnist_m", "optdigits", "mnist")}
 images = {name: arrays["images"] for name, arrays in domains.items()}  # uint8, (n, 32, 32, 3)
 labels, truth = domains["syn"]["labels"], domains["mnist"]["labels"]
 
-# %% Train; an interrupted fit goes on when it is called again
+# %% Train; calling fit loaded resumes an interrupted run
 settings = {"augment": "none", "warm_epochs": 10, "lr": 0.02, "cycles": 2, "epochs": 3, "labeler": {"epochs": 3}}
 if "--short" in sys.argv:
     settings |= {
@@ -35,28 +33,32 @@ if "--short" in sys.argv:
         "iterations": 2,
         "labeler": {"epochs": 1, "iterations": 2},
     }
-place = Path(tempfile.mkdtemp(prefix="ssdg-example-"))
-model = SSDG("eid", "digits-cnn", weights="none", size=32, out=place / "run", settings=settings)
+folder = Path(tempfile.mkdtemp(prefix="ssdg-example-"))
+model = SSDG("eid", "digits-cnn", weights="none", size=32, out=folder / "run", settings=settings)
 model.fit((images["syn"], labels), {"mnist_m": images["mnist_m"], "optdigits": images["optdigits"]})
-print(f"right on the unseen domain: {100 * model.score(images['mnist'], truth):.1f} %")
+print(f"accuracy on the unseen domain: {100 * model.score(images['mnist'], truth):.1f} %")
 
-# %% Save it, and read it again
-model.save(place / "model")
-again = SSDG.load(place / "model")
-probs = again.predict_proba(images["mnist"])
+# %% Save it and load it
+model.save(folder / "model")
+loaded = SSDG.load(folder / "model")
+probs = loaded.predict_proba(images["mnist"])
 assert np.array_equal(probs, model.predict_proba(images["mnist"]))
 
 # %% Export: the file is compared with torch before it is written
-code = call(["export", str(place / "model"), "--format", "onnx", "-o", str(place / "digits.onnx")])
-assert code == 0
+command = ["export", str(folder / "model"), "--format", "onnx", "-o", str(folder / "digits.onnx")]
+subprocess.run([sys.executable, "-m", "ssdg", *command], check=True)
 
 # %% Use it with onnxruntime alone
-session = onnxruntime.InferenceSession(place / "digits.onnx")
-about = json.loads(session.get_modelmeta().custom_metadata_map["ssdg"])
-(told,) = session.run(["probs"], {"images": images["mnist"]})
-difference = np.abs(told - probs).max()
-same = np.mean(told.argmax(1) == probs.argmax(1))
-print(f"onnxruntime and torch: largest difference {difference:.1e}, the same class for {100 * same:.2f} % of images")
+session = onnxruntime.InferenceSession(folder / "digits.onnx")
+metadata = json.loads(session.get_modelmeta().custom_metadata_map["ssdg"])
+(onnx_probs,) = session.run(["probs"], {"images": images["mnist"]})
+difference = np.abs(onnx_probs - probs).max()
+agreement = np.mean(onnx_probs.argmax(1) == probs.argmax(1))
+print(
+    f"ONNX Runtime and torch: largest difference {difference:.1e}, same class for {100 * agreement:.2f} % of images"
+)
 assert difference < 1e-4
-assert [about["classes"][k] for k in told[:5].argmax(1)] == [str(c) for c in again.predict(images["mnist"][:5])]
-print(f"all files are in {place}")
+assert [metadata["classes"][k] for k in onnx_probs[:5].argmax(1)] == [
+    str(c) for c in loaded.predict(images["mnist"][:5])
+]
+print(f"all files are in {folder}")

@@ -14,7 +14,7 @@ from ssdg.methods.api import Progress, Sizes
 def flat_images(values, size=4):
     """Image i has the one colour `values[i]` (0..255), so that a batch tells which images it holds."""
     pixels = np.asarray(values, np.uint8)[:, None, None, None]
-    return ImageTable.of(np.ascontiguousarray(np.broadcast_to(pixels, (len(values), size, size, 3))))
+    return ImageTable.from_array(np.ascontiguousarray(np.broadcast_to(pixels, (len(values), size, size, 3))))
 
 
 def labeled_set(values, y, domain=0, trusted=True, size=4):
@@ -43,7 +43,7 @@ class TinyBackbone(nn.Module):
 
     num_features = 5
     min_size = 1
-    bf16_pays = False
+    prefers_bf16 = False
 
     def __init__(self, norm=False):
         super().__init__()

@@ -22,5 +22,5 @@ def arrays(domain: str, per_class: int = 6) -> Arrays:
 
 def small(cache: Path, method: str = "mcd", epochs: int = 1, **more: Any) -> SSDG:
     settings = {"epochs": epochs, "batch": 4, "lr": 0.01, **more.pop("settings", {})}
-    given = {"backbone": "digits-cnn", "weights": "none", "size": 32, "device": "cpu", "cache": cache}
-    return SSDG(method, **{**given, **more}, settings=settings)
+    params = {"backbone": "digits-cnn", "weights": "none", "size": 32, "device": "cpu", "cache": cache}
+    return SSDG(method, **{**params, **more}, settings=settings)

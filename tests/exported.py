@@ -1,4 +1,4 @@
-"""Small files as `ssdg export` makes them, by hand: their answers can be worked out on paper."""
+"""Small files in the format of `ssdg export`, whose outputs can be computed by hand."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ REJECT = {"score": "kl-from-uniform", "images": 50, "thresholds": THRESHOLDS}
 
 def card(**more: Any) -> dict[str, Any]:
     """The property `ssdg`."""
-    told = {"format": 1, "classes": CLASSES, "size": SIZE, "input": "uint8-nhwc", "network": "mean"}
-    return {**told, "temperature": None, "reject": REJECT, "learner": "eid", "backbone": "digits-cnn", **more}
+    fields = {"format": 1, "classes": CLASSES, "size": SIZE, "input": "uint8-nhwc", "network": "mean"}
+    return {**fields, "temperature": None, "reject": REJECT, "learner": "eid", "backbone": "digits-cnn", **more}
 
 
-def colour_graph(*, kind: str = "uint8-nhwc", with_score: bool = True, classes: int = 3) -> onnx.GraphProto:
-    """probs = softmax(mean colour in [0, 1] · 4); score = log Σ exp z − mean z − log 3, z the logits."""
+def color_graph(*, kind: str = "uint8-nhwc", with_score: bool = True, classes: int = 3) -> onnx.GraphProto:
+    """probs = softmax(mean color in [0, 1] · 4); score = log Σ exp z − mean z − log 3, z the logits."""
     is_bytes = kind == "uint8-nhwc"
     shape = ["N", SIZE, SIZE, 3] if is_bytes else ["N", 3, SIZE, SIZE]
-    given = helper.make_tensor_value_info("images", TensorProto.UINT8 if is_bytes else TensorProto.FLOAT, shape)
+    images = helper.make_tensor_value_info("images", TensorProto.UINT8 if is_bytes else TensorProto.FLOAT, shape)
     numbers = {
         "scale": np.float32(4 / 255 if is_bytes else 4),
         "axes": np.array([1, 2] if is_bytes else [2, 3]),
@@ -36,8 +36,8 @@ def colour_graph(*, kind: str = "uint8-nhwc", with_score: bool = True, classes: 
     }
     nodes = [
         helper.make_node("Cast", ["images"], ["x"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["x", "axes"], ["colour"], keepdims=0),
-        helper.make_node("Mul", ["colour", "scale"], ["z"]),
+        helper.make_node("ReduceMean", ["x", "axes"], ["color"], keepdims=0),
+        helper.make_node("Mul", ["color", "scale"], ["z"]),
         helper.make_node("Softmax", ["z"], ["probs"], axis=1),
         helper.make_node("ReduceLogSumExp", ["z", "last"], ["energy"], keepdims=0),
         helper.make_node("ReduceMean", ["z", "last"], ["centre"], keepdims=0),
@@ -47,29 +47,29 @@ def colour_graph(*, kind: str = "uint8-nhwc", with_score: bool = True, classes: 
     outputs = [helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["N", classes])]
     if with_score:
         outputs.append(helper.make_tensor_value_info("score", TensorProto.FLOAT, ["N"]))
-    held = [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()]
-    return helper.make_graph(nodes, "colours", [given], outputs, held)
+    constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()]
+    return helper.make_graph(nodes, "colors", [images], outputs, constants)
 
 
-def model_of(graph: onnx.GraphProto, told: dict[str, Any] | str | None) -> onnx.ModelProto:
-    """The graph as a model, with the property unless it is None."""
+def model_of(graph: onnx.GraphProto, metadata: dict[str, Any] | str | None) -> onnx.ModelProto:
+    """Return the graph as a model, with the metadata unless it is None."""
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    if told is not None:
-        helper.set_model_props(model, {"ssdg": told if isinstance(told, str) else json.dumps(told)})
+    if metadata is not None:
+        helper.set_model_props(model, {"ssdg": metadata if isinstance(metadata, str) else json.dumps(metadata)})
     return model
 
 
-def write_colours(path: Path, *, kind: str = "uint8-nhwc", with_score: bool = True, **more: Any) -> Path:
-    """A file that tells red, green and blue images apart."""
-    graph = colour_graph(kind=kind, with_score=with_score)
+def write_colors(path: Path, *, kind: str = "uint8-nhwc", with_score: bool = True, **more: Any) -> Path:
+    """Write a file that classifies red, green and blue images."""
+    graph = color_graph(kind=kind, with_score=with_score)
     onnx.save(model_of(graph, card(input=kind, **more)), path)
     return path
 
 
 def write_photos(folder: Path) -> Path:
-    """A red, a green, a blue and a grey image, larger than the network takes them."""
+    """Write a red, a green, a blue and a gray image, larger than the network's input."""
     folder.mkdir()
-    colours = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "grey": (120, 120, 120)}
-    for name, colour in colours.items():
-        Image.new("RGB", (20, 16), colour).save(folder / f"{name}.png")
+    colors = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "grey": (120, 120, 120)}
+    for name, color in colors.items():
+        Image.new("RGB", (20, 16), color).save(folder / f"{name}.png")
     return folder

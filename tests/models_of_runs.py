@@ -1,4 +1,4 @@
-"""Models of finished runs, and changes of what they tell."""
+"""Models of finished runs, and changes to their cards."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def card_of(folder: Path) -> dict[str, Any]:
 
 
 def edit(**more: Any) -> Change:
-    """Other values in model.json; of `a__b` the inner one."""
+    """Return a function that changes values in model.json; `a__b` is the key b inside a."""
 
     def change(folder: Path) -> None:
-        told = card_of(folder)
+        card = card_of(folder)
         for name, value in more.items():
             outer, _, inner = name.partition("__")
-            told[outer] = {**told[outer], inner: value} if inner else value
-        (folder / "model.json").write_text(json.dumps(told))
+            card[outer] = {**card[outer], inner: value} if inner else value
+        (folder / "model.json").write_text(json.dumps(card))
 
     return change

@@ -1,4 +1,4 @@
-"""Commands of `ssdg predict` and what they leave."""
+"""Arguments of `ssdg predict` and the files it leaves."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyarrow import parquet
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 
 
-def words(
+def predict_args(
     model: Path, *paths: object, out: Path, reject: float = 0.3, batch: int = 8, more: tuple[object, ...] = ()
 ) -> list[str]:
-    return [str(w) for w in ("predict", model, *paths, "-o", out, "--reject", reject, "--batch", batch, *more)]
+    return [str(arg) for arg in ("predict", model, *paths, "-o", out, "--reject", reject, "--batch", batch, *more)]
 
 
 def content(path: Path) -> object:

@@ -90,8 +90,10 @@ def test_words(words: list[str], told: str, world: Path, cache: Path, tmp_path: 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_without_cuda(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     words = on_world(world, cache, tmp_path / "run", "--method", "source-only")
-    assert "no CUDA device is found" in complaint(*[w if w != "cpu" else "cuda" for w in words])
-    assert "no CUDA device is found" in complaint("predict", tmp_path, world, "-o", "x.csv", "--device", "cuda")
+    assert "needs a CUDA device and none is available" in complaint(*[w if w != "cpu" else "cuda" for w in words])
+    assert "needs a CUDA device and none is available" in complaint(
+        "predict", tmp_path, world, "-o", "x.csv", "--device", "cuda"
+    )
 
 
 def test_yaml_with_an_unknown_key(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ssdg.config import PRESETS, Kind, merge, parse_overrides, read_yaml, resolve
+from ssdg.config import PRESETS, AugmentKind, merge, parse_overrides, read_yaml, resolve
 from ssdg.errors import UserError
 from ssdg.methods import METHODS
 
 BASE = {"labeled": "photo", "target": "sketch"}
 
 
-def resolved(kind: Kind = "photo", size: int = 224, **given: Any):  # type: ignore[no-untyped-def]
+def resolved(kind: AugmentKind = "photo", size: int = 224, **given: Any):  # type: ignore[no-untyped-def]
     return resolve({**BASE, **given}, kind=kind, size=size)
 
 
@@ -59,7 +59,7 @@ def test_what_is_given_beats_the_preset_key_by_key() -> None:
 @pytest.mark.parametrize("method", sorted(METHODS))
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("kind", ["photo", "none"])
-def test_a_written_configuration_resolves_to_itself(method: str, preset: str, kind: Kind) -> None:
+def test_a_written_configuration_resolves_to_itself(method: str, preset: str, kind: AugmentKind) -> None:
     config = resolved(kind=kind, size=32, method=method, preset=preset)
     again = resolve(config.flat(), kind="photo", size=224)
     assert again == config

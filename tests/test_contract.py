@@ -1,4 +1,4 @@
-"""Every registered method keeps the contract, with no further code."""
+"""The contract of all methods: these tests run on every registered method."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runs import same_weights, short_settings, train_here, weights_of
-from ssdg.data.sets import Inputs, PseudoLabels, UnlabeledSet
+from ssdg.data.sets import Inputs, PseudoLabels
 from ssdg.data.streams import Pipeline
 from ssdg.engine.batches import make_stream
 from ssdg.engine.checkpoint import load_state, save_state
@@ -22,41 +22,41 @@ from ssdg.engine.setup import open_run
 from ssdg.errors import Stopped, UserError
 from ssdg.machine import start_machine
 from ssdg.methods import METHODS, find_method
-from ssdg.methods.api import Learner, Progress, Rule, Settings
+from ssdg.methods.api import LabelRequest, Learner, Progress, StageRequest, Trainer
 from worlds import write_world
 
 ALL = sorted(METHODS)
 
 
 def product_of(method: str, world: Path, cache: Path) -> tuple[Learner, Inputs, Pipeline]:
-    """A new learner of the method's product and the data that the method itself asks to train it on."""
-    learner, asked, pipeline = asked_of(method, world, cache)
-    return learner, asked.inputs[0], pipeline
+    """Return a new learner of the method's product and the data that the method requests to train it on."""
+    learner, recorder, pipeline = requests_of(method, world, cache)
+    return learner, recorder.inputs[0], pipeline
 
 
-def asked_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, Asked, Pipeline]:
-    """The same with all that the method asks for, under further settings."""
+def requests_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, RequestRecorder, Pipeline]:
+    """Return the same with all requests of the method, under further settings."""
     config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
-    machine, asked = start_machine("cpu"), Asked()
-    build = Builder(config, len(problem.task.classes), machine)
-    learner = find_method(method).fit(problem.task, asked, build, config.settings)
-    return learner, asked, pipeline_of(config, problem, machine)
+    machine, recorder = start_machine("cpu"), RequestRecorder()
+    builder = Builder(config, len(problem.task.classes), machine)
+    learner = find_method(method).fit(problem.task, Trainer(recorder), builder.build, config.settings)
+    return learner, recorder, pipeline_of(config, problem, machine)
 
 
-class Asked:
-    """A Trainer that trains nothing and keeps what the product, and every stage, would have been trained on."""
+class RequestRecorder:
+    """Runner that trains nothing and records the inputs of the product and of every stage."""
 
     def __init__(self) -> None:
         self.inputs: list[Inputs] = []
         self.stages: list[tuple[Learner, Inputs]] = []
 
-    def train(self, key: str, learner: Learner, inputs: Inputs, settings: Settings, **given: Any) -> None:
-        self.stages.append((learner, inputs))
-        if given.get("product"):
-            self.inputs.append(inputs)
+    def run_stage(self, request: StageRequest) -> None:
+        self.stages.append((request.learner, request.inputs))
+        if request.product:
+            self.inputs.append(request.inputs)
 
-    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
-        return some_labels(len(pool))
+    def run_labeling(self, request: LabelRequest) -> PseudoLabels:
+        return some_labels(len(request.pool))
 
 
 def some_labels(count: int) -> PseudoLabels:
@@ -100,7 +100,7 @@ def test_save_load_gives_the_same_next_step(method: str, world: Path, cache: Pat
     save_state(tmp_path / "state.safetensors", learner, {"step": 3})
     three_steps(learner, inputs, pipeline, first=3)
     other, _, _ = product_of(method, world, cache)
-    three_steps(other, inputs, pipeline, first=11)  # a state to be overwritten
+    three_steps(other, inputs, pipeline, first=11)  # a state to overwrite
     assert load_state(tmp_path / "state.safetensors", other) == {"step": 3}
     three_steps(other, inputs, pipeline, first=3)
     expected = learner.nets.state_dict()
@@ -133,14 +133,14 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
 
 @pytest.mark.parametrize("method", ALL)
 def test_hidden_labels_cannot_reach_the_weights(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
-    """Move the files of unlabeled and target domains to other class folders: not a bit of a weight changes."""
+    """Move the files of unlabeled and target domains to other class folders: the weights stay bit-identical."""
     other = shutil.copytree(world, tmp_path / "other")
     rng = np.random.default_rng(0)
     for domain in ("sketch", "neon", "night"):
         files = sorted((other / domain).rglob("*.png"))
-        places = [files[i].with_stem(f"moved{n}") for n, i in enumerate(rng.permutation(len(files)))]
-        for file, place in zip(files, places, strict=True):
-            file.rename(place)
+        targets = [files[i].with_stem(f"moved{n}") for n, i in enumerate(rng.permutation(len(files)))]
+        for file, target in zip(files, targets, strict=True):
+            file.rename(target)
     train_here(world, cache, tmp_path / "true", method)
     train_here(other, cache, tmp_path / "permuted", method)
     assert same_weights(tmp_path / "true", tmp_path / "permuted")
@@ -151,19 +151,19 @@ def test_hidden_labels_cannot_reach_the_weights(method: str, world: Path, cache:
 @pytest.mark.parametrize("method", ALL)
 def test_one_image_per_class_works_or_is_refused_in_a_sentence(method: str, cache: Path, tmp_path: Path) -> None:
     tiny = write_world(tmp_path / "tiny", per_class=1, classes=("bar", "disc"))
-    refusal = ""
+    message = ""
     try:
         train_here(tiny, cache, tmp_path / "run", method)
     except UserError as error:
-        refusal = str(error)
-    assert "\n" not in refusal
-    if not refusal:
+        message = str(error)
+    assert "\n" not in message
+    if not message:
         assert all(torch.isfinite(value).all() for value in weights_of(tmp_path / "run").values())
 
 
 @pytest.mark.parametrize("method", [name for name in ALL if "unlabeled" in METHODS[name].needs])
 def test_a_method_that_needs_unlabeled_data_says_so(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
-    given = short_settings(method, labeled=str(world / "photo"), target=None)
-    config, problem = open_run(given, cache, device="cpu")
+    settings = short_settings(method, labeled=str(world / "photo"), target=None)
+    config, problem = open_run(settings, cache, device="cpu")
     with pytest.raises(UserError, match="needs unlabeled images"):
         run(config, problem, tmp_path / "run", start_machine("cpu"))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from accelerator import DEVICE, Accelerator, place
-from ssdg.devices import onto, side_by_side
+from ssdg.devices import onto, run_concurrently
 
 CPU = torch.device("cpu")
 
@@ -31,9 +31,9 @@ def test_a_tensor_reaches_the_device_in_its_dtype_or_another(monkeypatch: pytest
 def test_calls_on_a_cpu_follow_each_other_without_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     accelerator = Accelerator(monkeypatch)
     torch.manual_seed(0)
-    made = side_by_side([lambda x: x + torch.rand(2), lambda x: x * torch.rand(2)], torch.ones(2))
+    outputs = run_concurrently([lambda x: x + torch.rand(2), lambda x: x * torch.rand(2)], torch.ones(2))
     torch.manual_seed(0)
-    assert torch.equal(torch.stack(made), torch.stack([1 + torch.rand(2), torch.rand(2)]))
+    assert torch.equal(torch.stack(outputs), torch.stack([1 + torch.rand(2), torch.rand(2)]))
     assert not accelerator.streams
 
 
@@ -47,7 +47,7 @@ def test_calls_on_a_device_wait_for_the_caller_and_the_caller_for_them(monkeypat
     torch.manual_seed(0)
     with Accelerator(monkeypatch) as accelerator:
         x = torch.empty(2, device=DEVICE).mul_(2)
-        first, second = side_by_side([call, call], x)
+        first, second = run_concurrently([call, call], x)
         first + second
     torch.manual_seed(0)
     assert torch.equal(torch.cat(drawn), torch.cat([torch.rand(2), torch.rand(2)]))
@@ -55,5 +55,5 @@ def test_calls_on_a_device_wait_for_the_caller_and_the_caller_for_them(monkeypat
     one, two = accelerator.streams
     assert one is not two
     # Memory of a tensor is given away when its own stream is done with it: other users must be told of.
-    here = accelerator.main
-    assert accelerator.recorded == [(place(x), one), (place(x), two), (place(first), here), (place(second), here)]
+    main = accelerator.main
+    assert accelerator.recorded == [(place(x), one), (place(x), two), (place(first), main), (place(second), main)]

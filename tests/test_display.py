@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssdg.cli import call
-from ssdg.display import Screen, told_of_crawl
+from ssdg.display import Screen, describe_crawl
 
 STRANGE = "[red]night"
 SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1", "labeler.batch=4"]
@@ -46,7 +46,7 @@ def test_names_that_look_like_markup(
     assert out.count(STRANGE) >= 2
     assert "[i]broken.png" in out
     assert str(tmp_path / "[b]run" / "result.json") in out  # on one line, to be copied
-    assert f"accuracy on unseen {target}" in out
+    assert f"accuracy (%) on unseen {target}" in out
     assert call(["data", "describe", str(strange)]) == 0
     described = capsys.readouterr().out
     assert "[red]" in described
@@ -55,8 +55,8 @@ def test_names_that_look_like_markup(
 
 def test_what_is_told_of_images_of_no_class() -> None:
     row = {"ood": 8, "ood_kept": 6, "ood_precision": 25.0}
-    assert told_of_crawl(row) == "; 2 of 8 OOD left out (25.00 % of all left out)"
-    assert told_of_crawl(row | {"ood_kept": 8, "ood_precision": None}) == "; 0 of 8 OOD left out"
+    assert describe_crawl(row) == "; 2 of 8 OOD images discarded (25.00 % of all discarded)"
+    assert describe_crawl(row | {"ood_kept": 8, "ood_precision": None}) == "; 0 of 8 OOD images discarded"
 
 
 @pytest.mark.parametrize("has_widgets", [True, False])

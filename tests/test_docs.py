@@ -17,15 +17,24 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
-@pytest.fixture(scope="module")
-def make_settings() -> ModuleType:
-    """docs/make_settings.py, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs" / "make_settings.py")
+def load_script(name: str) -> ModuleType:
+    """A script under docs/, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def make_settings() -> ModuleType:
+    return load_script("make_settings")
+
+
+def test_run_files_page_is_what_the_script_writes() -> None:
+    script = load_script("make_run_files")
+    assert script.PAGE.read_text(encoding="utf-8") == script.page(), "run python docs/make_run_files.py"
 
 
 def test_settings_page_is_what_the_script_writes(make_settings: ModuleType) -> None:

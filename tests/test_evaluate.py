@@ -27,8 +27,8 @@ def trained(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
-def words(*given: object) -> list[str]:
-    return [str(word) for word in given]
+def args(*values: object) -> list[str]:
+    return [str(value) for value in values]
 
 
 def test_result_tells_numbers_and_where_they_come_from(trained: Path) -> None:
@@ -52,8 +52,8 @@ def test_result_tells_numbers_and_where_they_come_from(trained: Path) -> None:
 def test_evaluate_sees_every_image_once_and_agrees_with_the_run(
     trained: Path, world: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = words("evaluate", trained, "--data", world / "night", "--cache", cache, "--device", "cpu", "--json")
-    assert call(given) == 0
+    command = args("evaluate", trained, "--data", world / "night", "--cache", cache, "--device", "cpu", "--json")
+    assert call(command) == 0
     scores = json.loads(capsys.readouterr().out)
     assert scores["images"] == len(list((world / "night").rglob("*.png")))
     result = json.loads((trained / "result.json").read_text())
@@ -64,7 +64,7 @@ def test_predict_writes_a_row_for_every_file(trained: Path, world: Path, tmp_pat
     folder = shutil.copytree(world / "night", tmp_path / "night")
     (folder / "broken.jpg").write_text("no image")
     out = tmp_path / "out.csv"
-    assert call(words("predict", trained, folder, folder / "bar" / "0.png", "-o", out, "--device", "cpu")) == 0
+    assert call(args("predict", trained, folder, folder / "bar" / "0.png", "-o", out, "--device", "cpu")) == 0
     rows = list(csv.DictReader(out.open()))
     assert len(rows) == len(list(folder.rglob("*.*"))) + 1
     bad = [row for row in rows if row["error"]]
@@ -84,11 +84,11 @@ def test_predictions_are_those_of_the_averaged_networks(trained: Path, world: Pa
     probs = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(-1, keepdims=True)
     from ssdg.data.sources.tree import read_tree
 
-    found = {p.path: p for p in model.predict(read_tree(world / "night").images)}
+    predictions = {p.path: p for p in model.predict(read_tree(world / "night").images)}
     for row in range(4):
         path = problem.target.paths[row].removeprefix("night/")
-        assert found[path].label == model.classes[probs.mean(0)[row].argmax()]
-        assert found[path].confidence == pytest.approx(probs.mean(0)[row].max(), abs=1e-5)
+        assert predictions[path].label == model.classes[probs.mean(0)[row].argmax()]
+        assert predictions[path].confidence == pytest.approx(probs.mean(0)[row].max(), abs=1e-5)
 
 
 def test_a_damaged_model_is_refused_and_runs_no_code(trained: Path, tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_own_folders_with_a_flat_target(
     flat.mkdir()
     for number, path in enumerate(sorted((world / "night").rglob("*.png"))):
         shutil.copy(path, flat / f"{number}.png")
-    given = words("train", "--labeled", world / "photo", "--unlabeled", world / "sketch", world / "neon")
-    given += ["--method", "mcd", "batch=4", "epochs=1", "backbone=digits-cnn", "weights=none", "size=32"]
-    given += words("--target", flat, "--out", tmp_path / "run", "--cache", cache, "--device", "cpu")
-    assert call(given) == 0
+    command = args("train", "--labeled", world / "photo", "--unlabeled", world / "sketch", world / "neon")
+    command += ["--method", "mcd", "batch=4", "epochs=1", "backbone=digits-cnn", "weights=none", "size=32"]
+    command += args("--target", flat, "--out", tmp_path / "run", "--cache", cache, "--device", "cpu")
+    assert call(command) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert "target" not in result
     assert result["task"]["unlabeled"] == ["sketch", "neon"]
@@ -136,9 +136,9 @@ def test_own_folders_with_a_flat_target(
 def test_a_dry_run_touches_every_phase_and_keeps_nothing(
     method: str, world: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = words("train", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache)
-    given += words("--out", tmp_path / "run", "--method", method, "--device", "cpu", "--dry-run")
-    assert call([*given, "backbone=digits-cnn", "weights=none", "size=32"]) == 0
+    command = args("train", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache)
+    command += args("--out", tmp_path / "run", "--method", method, "--device", "cpu", "--dry-run")
+    assert call([*command, "backbone=digits-cnn", "weights=none", "size=32"]) == 0
     out = capsys.readouterr().out
     assert "dry run passed" in out
     assert ("cycle 2 · dcg" in out) == (method == "eid")

@@ -70,8 +70,8 @@ def test_a_run_goes_on_only_with_the_file_it_began_with(
     [
         (None, "cannot be read"),
         ("x = 1", "registers no method"),
-        ("import ssdg\n1 / 0", "in line 2: ZeroDivisionError"),
-        ("def f(:", "in line 1: SyntaxError"),
+        ("import ssdg\n1 / 0", "on line 2: ZeroDivisionError"),
+        ("def f(:", "on line 1: SyntaxError"),
         ("from ssdg.methods import METHODS, register\nregister(METHODS['mcd'])", "'mcd' is registered already"),
     ],
 )

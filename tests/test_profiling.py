@@ -10,7 +10,7 @@ import pytest
 
 from runs import same_weights
 from ssdg.cli import call
-from ssdg.profiling import PHASES, Profile, measured, measuring, timed
+from ssdg.profiling import PHASES, Profile, current_profile, timed, use_profile
 
 
 @pytest.fixture
@@ -24,17 +24,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_an_inner_phase_is_taken_off_the_outer_one(clock: list[float]) -> None:
     profile = Profile()
     clock[0] += 1  # rest
-    with measuring(profile), timed("forward"):
+    with use_profile(profile), timed("forward"):
         clock[0] += 2
         with timed("backward"):
             clock[0] += 4
         clock[0] += 8
     clock[0] += 16  # rest
     profile.images = 140
-    told = profile.as_json()
-    spent = {name: seconds for name, seconds in told["seconds"].items() if seconds}
+    record = profile.as_json()
+    spent = {name: seconds for name, seconds in record["seconds"].items() if seconds}
     assert spent == {"forward": 10, "backward": 4, "rest": 17}
-    assert (told["total"], told["images_per_second"]) == (31, 10)
+    assert (record["total"], record["images_per_second"]) == (31, 10)
 
 
 def test_an_error_closes_its_phase(clock: list[float]) -> None:
@@ -45,17 +45,17 @@ def test_an_error_closes_its_phase(clock: list[float]) -> None:
             clock[0] += 1
             raise ValueError("stop")
 
-    with measuring(profile):
+    with use_profile(profile):
         with pytest.raises(ValueError, match="stop"):
             fail()
         clock[0] += 2
     assert profile.as_json()["seconds"]["labeling"] == 1
-    assert measured() is None
+    assert current_profile() is None
 
 
 def test_an_accelerator_is_waited_for_at_every_change() -> None:
     waits: list[int] = []
-    with measuring(Profile(lambda: waits.append(1))), timed("forward"), timed("step"):
+    with use_profile(Profile(lambda: waits.append(1))), timed("forward"), timed("step"):
         pass
     assert len(waits) == 4  # two begin, two end
 
@@ -65,16 +65,16 @@ def test_a_profiled_run_has_the_same_weights(
 ) -> None:
     task = ["--data", world, "--labeled", "photo", "--target", "night", "--cache", cache, "--device", "cpu"]
     small = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1", "iterations=2", "cycles=1"]
-    words = ["train", *task, *small, "labeler.batch=4", "labeler.epochs=1", "labeler.iterations=2"]
-    assert call([str(w) for w in (*words, "--out", tmp_path / "plain")]) == 0
-    assert "where the time went" not in capsys.readouterr().out
-    assert call([str(w) for w in (*words, "--out", tmp_path / "told", "--profile")]) == 0
-    assert "where the time went" in capsys.readouterr().out
+    args = ["train", *task, *small, "labeler.batch=4", "labeler.epochs=1", "labeler.iterations=2"]
+    assert call([str(w) for w in (*args, "--out", tmp_path / "plain")]) == 0
+    assert "time per phase" not in capsys.readouterr().out
+    assert call([str(w) for w in (*args, "--out", tmp_path / "told", "--profile")]) == 0
+    assert "time per phase" in capsys.readouterr().out
     assert same_weights(tmp_path / "plain", tmp_path / "told")
-    plain, told = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("plain", "told"))
+    plain, profiled = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("plain", "told"))
     assert "profile" not in plain
-    seconds = told["profile"]["seconds"]
+    seconds = profiled["profile"]["seconds"]
     assert tuple(seconds) == PHASES
     assert all(value > 0 for value in seconds.values())
-    assert sum(seconds.values()) == pytest.approx(told["profile"]["total"], abs=0.01)
-    assert told["profile"]["images"] == told["images_seen"]
+    assert sum(seconds.values()) == pytest.approx(profiled["profile"]["total"], abs=0.01)
+    assert profiled["profile"]["images"] == profiled["images_seen"]

@@ -49,4 +49,4 @@ def test_the_example(tmp_path: Path) -> None:
     environ = environment({"SSDG_CACHE": str(default_cache()), "TMPDIR": str(tmp_path)})
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "the same class for 100.00 % of images" in done.stdout
+    assert "same class for 100.00 % of images" in done.stdout

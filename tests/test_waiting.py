@@ -21,7 +21,8 @@ from ssdg.engine.loop import AGREE_STEPS, Clock, Stage, add, run_steps
 from ssdg.engine.scores import all_logits
 from ssdg.machine import start_machine
 from ssdg.methods.api import Learner, Progress
-from test_contract import ALL, asked_of
+from ssdg.schema import StageMeta
+from test_contract import ALL, requests_of
 
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("dann+dgvgs", {}),  # whose groups are domains, in a labeled set that has several
@@ -38,8 +39,8 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> Accelerator:
 
 def moved(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, BatchStream, Pipeline]:
     """The product of a method and its batches, both on the device."""
-    learner, asked, pipeline = asked_of(method, world, cache, **more)
-    return there(learner, asked.inputs[0], pipeline)
+    learner, recorder, pipeline = requests_of(method, world, cache, **more)
+    return there(learner, recorder.inputs[0], pipeline)
 
 
 def there(learner: Learner, inputs: Inputs, pipeline: Pipeline) -> tuple[Learner, BatchStream, Pipeline]:
@@ -70,8 +71,8 @@ def test_steps_wait_for_nothing(
 @pytest.mark.parametrize("more", [{"mix": "mixup"}, {"mix": "cutmix"}, {"mix": "x+u"}, {"any_pair": True}])
 def test_mixing_waits_for_nothing(more: dict[str, Any], world: Path, cache: Path, accelerator: Accelerator) -> None:
     """In the second cycle of `eid`, whose labelers are trained on the intermediate domain."""
-    _, asked, pipeline = asked_of("eid", world, cache, **more)
-    learner, inputs = next(stage for stage in asked.stages if isinstance(stage[1].labeled, MixedSet))
+    _, recorder, pipeline = requests_of("eid", world, cache, **more)
+    learner, inputs = next(stage for stage in recorder.stages if isinstance(stage[1].labeled, MixedSet))
     learner, stream, _ = there(learner, inputs, pipeline)
     two_steps(learner, stream, accelerator)
     assert accelerator.moves >= 2 * 4
@@ -88,7 +89,7 @@ def test_pageable_memory_would_be_noticed(
 ) -> None:
     """Draws of the methods' own, and not the batches alone, go by the one way there is."""
     learner, stream, _ = moved(method, world, cache)
-    for module in ("data.streams", "data.augment", "data.randaugment", "models.layers"):
+    for module in ("data.streams", "data.augment", "models.layers"):
         monkeypatch.setattr(f"ssdg.{module}.onto", pageable)
     monkeypatch.setattr("ssdg.models.styles.onto", pageable)
     monkeypatch.setattr("ssdg.methods.semi.mixmatch.onto", pageable)
@@ -96,9 +97,21 @@ def test_pageable_memory_would_be_noticed(
     assert len(accelerator.waits) == accelerator.moves
 
 
-def an_epoch(num: int, learner: Learner, stream: BatchStream, pipeline: Pipeline, folder: Path) -> dict[str, Any]:
+def an_epoch(num: int, learner: Learner, stream: BatchStream, pipeline: Pipeline, folder: Path) -> StageMeta:
     stage = Stage("main", 1, 1, num, 0, 4, folder / f"{num}.safetensors")
-    meta: dict[str, Any] = {"step": 0, "seconds": 0.0, "sums": {}, "history": []}
+    meta = StageMeta(
+        key="main",
+        round=1,
+        product=True,
+        inputs="",
+        step=0,
+        steps=num,
+        images_per_step=8,
+        finished=False,
+        seconds=0.0,
+        sums={},
+        history=[],
+    )
     table = stream.labeled.data.images  # type: ignore[union-attr]
     clock = Clock(1e9, Flag(), start_machine("cpu"))
     events = Events(folder / "events.jsonl")
@@ -118,8 +131,8 @@ def test_an_epoch_waits_no_more_often_however_many_steps_it_has(
         accelerator.waits.clear()
         with accelerator:
             meta = an_epoch(num, learner, stream, pipeline, tmp_path)
-        assert meta["step"] == num
-        assert len(meta["history"]) == 1
+        assert meta.step == num
+        assert len(meta.history) == 1
         counts.append(len(accelerator.waits))
     assert counts[0] == counts[1] == counts[2] > 0
 

@@ -1,4 +1,4 @@
-"""How work reaches an accelerator without the host waiting for it. On a CPU nothing here does anything."""
+"""Work on an accelerator that does not block the host. On a CPU these functions add nothing."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from torch import Tensor
 
 
 def onto(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """A CPU tensor on the device, of its own dtype or another.
+    """Copy a CPU tensor to the device, optionally in another dtype.
 
-    Only a plain copy of pinned memory runs beside the host: all else waits for what the device has to do before it.
-    So the dtype is changed, and gaps between rows are closed, on this side.
+    Only a plain copy of pinned memory is asynchronous; any other copy waits for the work queued on the device.
+    Therefore the host converts the dtype and makes the tensor contiguous first.
     """
     ready = tensor.to(dtype or tensor.dtype)
     return ready if device.type == "cpu" else ready.contiguous().pin_memory().to(device, non_blocking=True)
 
 
-def side_by_side(calls: Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> list[Tensor]:
-    """What each call makes of x: one after the other on a CPU, on an accelerator each on a CUDA stream of its own.
+def run_concurrently(calls: Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> list[Tensor]:
+    """Return the result of each call on `x`: sequentially on a CPU, each in a separate CUDA stream on an accelerator.
 
-    The host issues them in their order, so draws from its generators are the same either way. Autograd passes back
-    on the streams of the way forth, and lets the caller's stream wait for them in the end.
+    The host issues the calls in order, so draws from its generators are the same either way. Autograd runs the
+    backward pass on the streams of the forward pass and synchronizes the caller's stream at the end.
     """
     if x.device.type == "cpu":
         return [call(x) for call in calls]
-    here, streams = torch.cuda.current_stream(x.device), _streams(x.device, len(calls))
-    made = []
+    current, streams = torch.cuda.current_stream(x.device), _streams(x.device, len(calls))
+    outputs = []
     for call, stream in zip(calls, streams, strict=True):
-        stream.wait_stream(here)  # for x, and for weights that the last step has changed
+        stream.wait_stream(current)  # for x, and for weights that the last step changed
         with torch.cuda.stream(stream):
-            made.append(call(x))
-        x.record_stream(stream)  # its memory is given away no sooner than this stream is done with it
-    for out, stream in zip(made, streams, strict=True):
-        here.wait_stream(stream)
-        out.record_stream(here)
-    return made
+            outputs.append(call(x))
+        x.record_stream(stream)  # the allocator must not reuse its memory before this stream is done with it
+    for output, stream in zip(outputs, streams, strict=True):
+        current.wait_stream(stream)
+        output.record_stream(current)
+    return outputs
 
 
-@lru_cache(maxsize=8)  # new ones for every step would each keep memory of their own
+@lru_cache(maxsize=8)  # the allocator keeps memory per stream, so new streams in every step would waste it
 def _streams(device: torch.device, count: int) -> tuple[torch.cuda.Stream, ...]:
     return tuple(torch.cuda.Stream(device) for _ in range(count))  # type: ignore[no-untyped-call]

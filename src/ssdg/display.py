@@ -1,4 +1,4 @@
-"""What a run looks like in a terminal or a notebook: a bar with the time left, a line per epoch; elsewhere lines."""
+"""The progress of a run in a terminal or a notebook: a bar with the time left, a line per epoch; elsewhere lines."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .engine.events import Event
 
 
 def is_watched() -> bool:
-    """Whether what is printed goes to a terminal or a notebook, and not to a file or a pipe."""
+    """Return whether output goes to a terminal or a notebook, not to a file or a pipe."""
     console = Console()
     return console.is_terminal or console.is_jupyter
 
 
 class Screen:
-    """A bar that counts, with the time left; lines above it. Where nobody watches there are lines only."""
+    """A progress bar with the time left, and lines above it. Without a terminal there are lines only."""
 
     def __init__(self, counted: str, *, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
-        # A notebook draws bars with the help of ipywidgets.
+        # A notebook needs ipywidgets to draw a bar.
         has_bar = find_spec("ipywidgets") is not None if self.console.is_jupyter else self.console.is_terminal
         self.bar = Progress(
             SpinnerColumn(),
@@ -52,12 +52,16 @@ class Screen:
         self.bar.stop()
 
     def say(self, text: str, style: str | None = None) -> None:
-        """A line as it is: names of folders, domains and classes may look like markup."""
+        """Print a line verbatim: names of folders, domains and classes may look like markup."""
         self.console.print(text, style=style, markup=False)
+
+    def warn(self, text: str) -> None:
+        """Print a warning."""
+        self.say(text, "yellow")
 
 
 class Display(Screen):
-    """Listens to a run's events. Without a folder (a dry run) it names no files."""
+    """Shows the events of a run. Without a folder (a dry run) it names no files."""
 
     def __init__(self, folder: Path | None, *, quiet: bool = False) -> None:
         super().__init__("steps", quiet=quiet)
@@ -65,7 +69,7 @@ class Display(Screen):
         self.clock = TimeLeft()
 
     def announce(self, config: RunConfig, problem: Problem) -> None:
-        """What is trained on what."""
+        """Print what is trained on what."""
         say, task = self.say, problem.task
         web = dict.fromkeys(problem.web_labels, f", web-labels {config.web_label}")
         named = [f"{name} ({len(images):,}{web.get(name, '')})" for name, images in task.unlabeled.items()]
@@ -74,11 +78,11 @@ class Display(Screen):
         say(f"  labeled    {problem.domains[0]} ({len(task.labeled):,} images)")
         say(f"  unlabeled  {others}")
         if problem.target is not None:
-            known = "" if problem.target.is_labeled else ", to be predicted"
+            state = "" if problem.target.is_labeled else ", to be predicted"
             role = "unseen    " if config.setting == "ssdg" else "adapted to"
-            say(f"  {role} {problem.target.name} ({len(problem.target.images):,}{known})")
+            say(f"  {role} {problem.target.name} ({len(problem.target.images):,}{state})")
         say(f"  network    {config.backbone}, weights {config.weights}, {config.size} px, {config.precision}")
-        say(f"  folder     {self.folder or 'a temporary one'}")
+        say(f"  folder     {self.folder or 'temporary'}")
         for path, reason in problem.unreadable[:5]:
             say(f"  left out   {path}: {reason}", "yellow")
         if len(problem.unreadable) > 5:
@@ -95,8 +99,8 @@ class Display(Screen):
         self.task = self.bar.add_task("starting", total=self.clock.total, left="-")
 
     def _on_discovered(self, event: Event) -> None:
-        told = ", ".join(f"{name} ({count:,} images)" for name, count in event["domains"].items())
-        self.say(f"unlabeled domains by style: {told}", "cyan")
+        domains = ", ".join(f"{name} ({count:,} images)" for name, count in event["domains"].items())
+        self.say(f"unlabeled domains by style: {domains}", "cyan")
 
     def _on_step(self, event: Event) -> None:
         self.clock.tick(event)
@@ -110,24 +114,25 @@ class Display(Screen):
     def _on_epoch(self, event: Event) -> None:
         losses = [f"loss {event['loss']:.3f}"] if "loss" in event else []  # the parts are in events.jsonl
         scores = [f"{name} {event[name][-1]:.2f} %" for name in ("validation", "target") if name in event]
-        place = f"cycle {event['round']} · {event['key']} · epoch {event['epoch']}/{event['epochs']}"
-        self.say(f"{place:<44} {'  '.join([*losses, *scores])}")
+        prefix = f"cycle {event['round']} · {event['key']} · epoch {event['epoch']}/{event['epochs']}"
+        self.say(f"{prefix:<44} {'  '.join([*losses, *scores])}")
 
     def _on_trained(self, event: Event) -> None:
         self.clock.finish(event)
 
     def _on_labeled(self, event: Event) -> None:
         for name, row in event["domains"].items():
-            right = ""
+            accuracy = ""
             if row.get("accuracy") is not None:
-                right = f", {row['accuracy']:.2f} % right"
+                accuracy = f", accuracy {row['accuracy']:.2f} %"
                 if row["kept"] < row["images"] and row["kept_accuracy"] is not None:
-                    right += f" ({row['kept_accuracy']:.2f} % of the kept)"
-            place = f"cycle {event['round']} · {event['key']} labels {name}"
-            self.say(f"{place:<44} kept {row['kept']:,} of {row['images']:,}{right}{told_of_crawl(row)}", "cyan")
+                    accuracy += f" (selected: {row['kept_accuracy']:.2f} %)"
+            prefix = f"cycle {event['round']} · {event['key']} labels {name}"
+            counts = f"selected {row['kept']:,} of {row['images']:,}"
+            self.say(f"{prefix:<44} {counts}{accuracy}{describe_crawl(row)}", "cyan")
 
     def conclude(self, result: dict[str, Any]) -> None:
-        """The numbers in the end."""
+        """Print the final numbers."""
         self.bar.stop()
         target = result["task"]["target"]
         for name, title in (("target", f"unseen {target}"), ("validation", "held-out labeled")):
@@ -143,8 +148,8 @@ class Display(Screen):
 
 
 def score_table(title: str, scores: dict[str, Any]) -> Table:
-    """Final and last-five accuracies of each network and of their mean."""
-    table = Table(title=f"accuracy on {escape(title)}, %", title_justify="left", title_style="bold")
+    """Return a table of final and last-five accuracies of each network and of their mean."""
+    table = Table(title=f"accuracy (%) on {escape(title)}", title_justify="left", title_style="bold")
     table.add_column("")
     columns = list(scores["final"])
     for column in columns:
@@ -156,9 +161,9 @@ def score_table(title: str, scores: dict[str, Any]) -> Table:
 
 
 def profile_table(profile: dict[str, Any]) -> Table:
-    """Where the time went, the longest first."""
+    """Return a table of the time per phase, longest first."""
     rate = profile["images_per_second"]
-    title = "where the time went" + (f"; {rate:,.0f} images/s while training" if rate else "")
+    title = "time per phase" + (f"; {rate:,.0f} images/s in training" if rate else "")
     table = Table(title=title, title_justify="left", title_style="bold")
     for column in ("phase", "seconds", "share, %"):
         table.add_column(column, justify="left" if column == "phase" else "right")
@@ -168,60 +173,60 @@ def profile_table(profile: dict[str, Any]) -> Table:
 
 
 class TimeLeft:
-    """Steps to come, weighed by how long a step of their kind has taken so far."""
+    """Estimates the time left: steps to come, weighted by the time a step of their kind has taken so far."""
 
     def __init__(self) -> None:
         self.planned: dict[tuple[str, int], int] = {}
         self.at: dict[tuple[str, int], int] = {}
-        self.pace: dict[str, float] = {}  # seconds per step by kind of stage
+        self.pace: dict[str, float] = {}  # seconds per step by group of stages
         self.mark: tuple[tuple[str, int], int, float] | None = None
 
     @property
     def total(self) -> int:
-        """Steps of the whole run."""
+        """The steps of the whole run."""
         return sum(self.planned.values())
 
     @property
     def done(self) -> int:
-        """Steps behind us."""
+        """The steps done."""
         return sum(self.at.values())
 
     @property
     def left(self) -> float | None:
-        """Seconds to go, or None before anything is known."""
+        """The seconds left, or None before the first step."""
         if not self.pace:
             return None
-        usual = sum(self.pace.values()) / len(self.pace)
-        to_go = {stage: steps - self.at.get(stage, 0) for stage, steps in self.planned.items()}
-        return sum(steps * self.pace.get(kind_of(stage[0]), usual) for stage, steps in to_go.items())
+        average = sum(self.pace.values()) / len(self.pace)
+        remaining = {stage: steps - self.at.get(stage, 0) for stage, steps in self.planned.items()}
+        return sum(steps * self.pace.get(stage_group(stage[0]), average) for stage, steps in remaining.items())
 
     def expect(self, stages: list[dict[str, Any]]) -> None:
-        """The plan."""
+        """Set the planned stages."""
         self.planned = {(s["key"], s["round"]): s["steps"] for s in stages}
 
     def tick(self, event: Event) -> None:
-        """A step has been done."""
+        """Record a step."""
         stage, now = (event["key"], event["round"]), time.monotonic()
         if self.mark is not None and self.mark[0] == stage and event["step"] > self.mark[1]:
             fresh = (now - self.mark[2]) / (event["step"] - self.mark[1])
-            kind = kind_of(stage[0])
-            self.pace[kind] = 0.8 * self.pace.get(kind, fresh) + 0.2 * fresh
+            group = stage_group(stage[0])
+            self.pace[group] = 0.8 * self.pace.get(group, fresh) + 0.2 * fresh
         self.mark = (stage, event["step"], now)
         self.at[stage] = event["step"]
 
     def finish(self, event: Event) -> None:
-        """A stage is over; its real length replaces the planned one."""
+        """Record the end of a stage; its real length replaces the planned one."""
         stage = (event["key"], event["round"])
         self.at[stage] = self.planned[stage] = event["steps"]
 
 
-def kind_of(key: str) -> str:
-    """`apl/sketch` and `apl/photo` take alike."""
+def stage_group(key: str) -> str:
+    """Return the part of a key before "/": stages that differ in their domain only take equally long."""
     return key.split("/")[0]
 
 
 def duration(seconds: float | None) -> str:
-    """`3:05:09`, `12:30`, or `-` when unknown."""
+    """Return `3:05:09`, `12:30`, or `-` if unknown."""
     if seconds is None:
         return "-"
     minutes, rest = divmod(round(seconds), 60)
@@ -229,14 +234,14 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def told_of_crawl(row: dict[str, Any]) -> str:
-    """What is known of images of no class and of web-labels, in words."""
-    told = ""
+def describe_crawl(row: dict[str, Any]) -> str:
+    """Return what is known about images of no class and about web-labels."""
+    text = ""
     if "ood" in row:
-        told += f"; {row['ood'] - row['ood_kept']:,} of {row['ood']:,} OOD left out"
+        text += f"; {row['ood'] - row['ood_kept']:,} of {row['ood']:,} OOD images discarded"
         if row.get("ood_precision") is not None:
-            told += f" ({row['ood_precision']:.2f} % of all left out)"
+            text += f" ({row['ood_precision']:.2f} % of all discarded)"
     if "repaired" in row:
-        told += f"; web-labels: {row['repaired']:,} of {row['web_wrong']:,} wrong ones repaired"
-        told += f", {row['broken']:,} broken"
-    return told
+        text += f"; web-labels: {row['repaired']:,} of {row['web_wrong']:,} wrong ones repaired"
+        text += f", {row['broken']:,} broken"
+    return text

@@ -1,26 +1,26 @@
-"""Ends of a command that are told in a sentence, without a traceback."""
+"""Exceptions that the command line reports in one sentence, without a traceback."""
 
 
 class UserError(ValueError):
-    """Something the user gave cannot be used.
+    """Invalid user input.
 
-    The message is one sentence: what was given, what is allowed, what to do.
+    The message is one sentence: the problem, the allowed values, the fix.
     The command line prints it without a traceback and exits with code 2.
     """
 
 
 class Stopped(Exception):
-    """The user asked to stop and the checkpoint is written; the message says how to go on."""
+    """Interruption by the user after a checkpoint was written; the message says how to resume."""
 
 
 class NotFinite(Exception):
-    """A loss or a weight is NaN or infinite; the last good checkpoint is kept."""
+    """NaN or infinite loss or weight; the last good checkpoint stays in place."""
 
 
-def without_torch(error: ModuleNotFoundError) -> str:
-    """The sentence for what needs the packages of the extra `train`; any other missing module is raised again.
+def missing_package_message(error: ModuleNotFoundError) -> str:
+    """Return the message for a missing package of the extra `train`; re-raise the error for any other module.
 
-    They are imported in many places, and only the outermost one tells of it.
+    Many modules import these packages; only the outermost caller reports the error.
     """
     name = (error.name or "").split(".")[0]
     if name not in ("torch", "accelerate", "safetensors"):
@@ -29,15 +29,15 @@ def without_torch(error: ModuleNotFoundError) -> str:
 
 
 def suggest(word: str, choices: list[str] | tuple[str, ...]) -> str:
-    """A ` (did you mean 'x'?)` for the nearest of `choices`, or nothing when none is near."""
+    """Return ` (did you mean 'x'?)` for the closest of `choices`, or an empty string if none is close."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word.lower(), [c.lower() for c in choices], n=1, cutoff=0.6)
-    if not near:
+    matches = get_close_matches(word.lower(), [c.lower() for c in choices], n=1, cutoff=0.6)
+    if not matches:
         return ""
-    return f" (did you mean '{next(c for c in choices if c.lower() == near[0])}'?)"
+    return f" (did you mean '{next(c for c in choices if c.lower() == matches[0])}'?)"
 
 
-def unknown(what: str, given: str, choices: list[str] | tuple[str, ...]) -> UserError:
-    """The error for a name that is not among `choices`."""
-    return UserError(f"unknown {what} '{given}'{suggest(given, choices)}; choose from {', '.join(choices)}")
+def unknown(kind: str, name: str, choices: list[str] | tuple[str, ...]) -> UserError:
+    """Return the error for a name that is not among `choices`."""
+    return UserError(f"unknown {kind} '{name}'{suggest(name, choices)}; choose from {', '.join(choices)}")

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and one process at a time."""
+"""Atomic file writes and locks between processes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .errors import UserError
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it becomes `path` at once on success and vanishes on failure.
+    """Yield a temporary path beside `path`; rename it to `path` on success and delete it on failure.
 
-    The bytes are on disk before the name changes, so a killed process or a power cut leaves
+    The bytes are on disk before the rename, so a killed process or a power cut leaves
     either the old file or the new one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,14 +48,14 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON to `path` atomically; NaN is refused, for it is not JSON."""
+    """Write `value` as indented JSON to `path` atomically; reject NaN, which is not JSON."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def remove_leftovers(path: Path) -> None:
-    """Delete temporary files that a killed `atomic_path(path)` left behind; a name of `*` stands for any.
+    """Delete temporary files that a killed `atomic_path(path)` left behind; the name `*` matches any file.
 
-    Call it under the lock of `path`.
+    Call it while holding the lock of `path`.
     """
     for leftover in path.parent.glob(f".{path.name}.*.tmp"):
         leftover.unlink(missing_ok=True)
@@ -63,9 +63,9 @@ def remove_leftovers(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, busy: str | None = None) -> Iterator[None]:
-    """Hold an exclusive lock on `path` (a small file of its own); the system frees it if the process dies.
+    """Hold an exclusive lock on `path` (a separate small file); the system releases it if the process dies.
 
-    With `busy`, a lock held by another process raises `UserError(busy)`; without, wait for it.
+    If another process holds the lock, raise `UserError(busy)`, or wait if `busy` is None.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
@@ -77,7 +77,7 @@ def locked(path: Path, *, busy: str | None = None) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock on `path` now."""
+    """Return whether a process currently holds the lock on `path`."""
     try:
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -22,7 +22,7 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how tensors are computed."""
+    """Device, precision and processes of a run."""
 
     accelerator: Accelerator
     precision: str
@@ -34,17 +34,17 @@ class Machine:
 
     @property
     def rank(self) -> int:
-        """This process among all, from 0."""
+        """The rank of this process, from 0."""
         return int(self.accelerator.process_index)
 
     @property
     def world(self) -> int:
-        """How many processes train together."""
+        """The number of processes that train together."""
         return int(self.accelerator.num_processes)
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def wait(self) -> None:
@@ -52,13 +52,13 @@ class Machine:
         self.accelerator.wait_for_everyone()
 
     def same(self, value: str) -> str:
-        """The main process's value, in every process."""
+        """Return the main process's value in every process."""
         values = [value]
         broadcast_object_list(values)
         return values[0]
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is up in any process; all must ask."""
+        """Return whether the flag is set in any process; all processes must call it."""
         if self.world == 1:
             return flag
         flags = torch.tensor(int(flag), device=self.device)
@@ -66,16 +66,16 @@ class Machine:
         return bool(flags)
 
     def prepare(self, learner: Learner) -> None:
-        """Move a new learner here: device, layout, precision of its backbones, shared gradients.
+        """Move a new learner here: device, memory format, precision of its backbones, shared gradients.
 
-        Images come channels last. On a CPU the weights do not: convolutions lay them out anew anyhow (same numbers
-        in the same time), and fused SGD copies what is not contiguous, which takes it two and a half times as long.
+        Images are channels last. On a CPU the weights are not: convolutions reorder them anyway (same numbers in the
+        same time), and fused SGD copies non-contiguous tensors, which makes it two and a half times slower.
         """
         layout = torch.preserve_format if self.device.type == "cpu" else torch.channels_last
         learner.nets.to(self.device, memory_format=layout)  # type: ignore[call-overload]
         for module in learner.nets.modules():
-            if hasattr(module, "bf16_pays") and self.precision == "bf16":
-                # Per pass and not per step: autocast caches its casts, which a step's own updates make stale.
+            if hasattr(module, "prefers_bf16") and self.precision == "bf16":
+                # Per forward pass, not per step: autocast caches its casts, which updates within a step make stale.
                 for name in ("forward", "maps"):
                     setattr(module, name, Autocast(module, name, self.device.type))
         if self.world > 1:
@@ -83,7 +83,7 @@ class Machine:
                 optimizer.register_step_pre_hook(lambda opt, args, kwargs: self._average_gradients(opt))
 
     def _average_gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        """Data parallelism as one exchange before every update: it fits methods with several optimizers."""
+        """Average gradients over processes before every update, which suits methods with several optimizers."""
         gradients = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
         flat = torch.cat([g.reshape(-1) for g in gradients])
         torch.distributed.all_reduce(flat)
@@ -94,9 +94,9 @@ class Machine:
 
 @dataclass(frozen=True, eq=False)
 class Autocast:
-    """A pass of a module, named by its method, in bfloat16.
+    """A method of a module, such as `forward`, run in bfloat16.
 
-    An object and not a closure: a deep copy of the module gets one of its own instead of the original's passes.
+    An object, not a closure: a deep copy of the module gets its own copy instead of calling the original.
     """
 
     module: nn.Module
@@ -104,16 +104,16 @@ class Autocast:
     device: str
 
     def __call__(self, *args: Any) -> Tensor:
-        """What the module's class makes of the arguments."""
+        """Call the method of the module's class."""
         with torch.autocast(self.device, torch.bfloat16):
             out: Tensor = getattr(type(self.module), self.name)(self.module, *args)
         return out
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep what a step frees for the next one: up to three times faster on a CPU, same numbers.
+    """Make glibc reuse freed memory for the next step: up to three times faster on a CPU, same numbers.
 
-    By default every large tensor is mapped from the system and returned to it, zeroed again each time.
+    By default every large tensor is mapped from the system and returned to it, and zeroed each time.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -124,32 +124,50 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Give the system back what is free now. Between stages: the next one needs memory in other pieces."""
+    """Return free memory to the system. Called between stages: the next one needs blocks of other sizes."""
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def start_machine(device: str = "auto", precision: str = "fp32") -> Machine:
-    """Join the other processes (torchrun) and take a device; `auto` is a CUDA device if there is one."""
+    """Join the other processes (torchrun) and select a device.
+
+    Parameters
+    ----------
+    device
+        auto (a CUDA device if there is one), cpu or cuda.
+    precision
+        fp32 or bf16, of the backbones' forward passes.
+
+    Returns
+    -------
+    Machine
+        Pass it to `ssdg.run`.
+
+    Raises
+    ------
+    UserError
+        If the device is unknown or not available.
+    """
     check_device(device)
     keep_freed_memory()
     is_cpu = device == "cpu" or not torch.cuda.is_available()
-    # One process evaluates and labels while the others wait, which may take longer than the usual ten minutes.
-    patience = InitProcessGroupKwargs(timeout=timedelta(days=1))
-    return Machine(Accelerator(cpu=is_cpu, kwargs_handlers=[patience]), precision)
+    # One process evaluates and labels while the others wait, which may exceed the default timeout of ten minutes.
+    timeout = InitProcessGroupKwargs(timeout=timedelta(days=1))
+    return Machine(Accelerator(cpu=is_cpu, kwargs_handlers=[timeout]), precision)
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that is not known or not there."""
+    """Reject a device that is unknown or not available."""
     if device not in DEVICES:
         raise unknown("device", device, DEVICES)
     if device == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda was given and no CUDA device is found; give --device cpu, or auto")
+        raise UserError("--device cuda needs a CUDA device and none is available; give --device cpu, or auto")
 
 
 def choose_precision(backbone: nn.Module, device: str) -> Precision:
-    """bf16 where the hardware computes it fast and the backbone gains from it; a rule, so that it never wavers."""
+    """Return bf16 if the hardware is fast at it and the backbone benefits; a rule, so that it is reproducible."""
     if device != "cpu" and torch.cuda.is_available():
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     fast = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return "bf16" if fast and bool(getattr(backbone, "bf16_pays", False)) else "fp32"
+    return "bf16" if fast and bool(getattr(backbone, "prefers_bf16", False)) else "fp32"

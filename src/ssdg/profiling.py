@@ -1,4 +1,4 @@
-"""Where the time of a run goes, phase by phase. Nothing is measured unless someone asks (`ssdg train --profile`)."""
+"""Time spent per phase of a run. Nothing is measured unless a profile is active (`ssdg train --profile`)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 TRAINING = ("augment", "forward", "backward", "step")
 PHASES = ("decode", *TRAINING, "evaluation", "labeling", "checkpoint", "samples", "rest")
-_NOTHING: AbstractContextManager[None] = nullcontext()
+_NO_PHASE: AbstractContextManager[None] = nullcontext()
 
 
 class Profile:
-    """Seconds by phase. A phase inside another is taken off the outer one, so the sum is the time measured.
+    """Seconds by phase. Time in a nested phase does not count for the outer one, so the sum is the total time.
 
-    `wait` is called at every change of phase: an accelerator computes on after a call returns, so it must be waited
-    for, which makes a profiled run a little slower.
+    `wait` is called at every change of phase: an accelerator keeps computing after a call returns, so the profile
+    must synchronize with it. This makes a profiled run slightly slower.
     """
 
     def __init__(self, wait: Callable[[], object] = lambda: None) -> None:
@@ -28,7 +28,7 @@ class Profile:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count what happens inside as this phase."""
+        """Attribute the time inside the block to this phase."""
         self._charge()
         self._open.append(name)
         try:
@@ -38,7 +38,7 @@ class Profile:
             self._open.pop()
 
     def as_json(self) -> dict[str, Any]:
-        """Seconds by phase until now, their sum, and how many images a second of training took."""
+        """Return the seconds by phase so far, their sum, and the training throughput in images per second."""
         self._charge()
         training = sum(self.seconds[name] for name in TRAINING)
         return {
@@ -59,21 +59,21 @@ _current: Profile | None = None
 
 
 @contextmanager
-def measuring(profile: Profile | None) -> Iterator[None]:
-    """Let `timed` count into this profile; None measures nothing."""
+def use_profile(profile: Profile | None) -> Iterator[None]:
+    """Make `timed` record into this profile; None disables profiling."""
     global _current
-    before, _current = _current, profile
+    previous, _current = _current, profile
     try:
         yield
     finally:
-        _current = before
+        _current = previous
 
 
-def measured() -> Profile | None:
-    """The profile that counts at the moment."""
+def current_profile() -> Profile | None:
+    """Return the active profile."""
     return _current
 
 
 def timed(phase: str) -> AbstractContextManager[None]:
-    """A stretch of one of `PHASES`, of the main thread."""
-    return _current.phase(phase) if _current is not None else _NOTHING
+    """Time a block of the main thread as one of `PHASES`."""
+    return _current.phase(phase) if _current is not None else _NO_PHASE

@@ -1,4 +1,4 @@
-"""Randomness derived from names: the same words give the same stream, in any process and order."""
+"""Randomness derived from names: the same parts give the same stream, in any process and order."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 import torch
 
 
-def derive_seed(*words: object) -> int:
-    """A 63-bit seed that depends on every word and on their order."""
-    text = "\x1f".join(str(word) for word in words)
+def derive_seed(*parts: object) -> int:
+    """Return a 63-bit seed that depends on every part and on their order."""
+    text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
-def numpy_rng(*words: object) -> np.random.Generator:
-    """A NumPy generator for these words."""
-    return np.random.Generator(np.random.PCG64(derive_seed(*words)))
+def numpy_rng(*parts: object) -> np.random.Generator:
+    """Return a NumPy generator seeded by `parts`."""
+    return np.random.Generator(np.random.PCG64(derive_seed(*parts)))
 
 
-def torch_rng(*words: object) -> torch.Generator:
-    """A CPU torch generator for these words."""
-    return torch.Generator().manual_seed(derive_seed(*words))
+def torch_rng(*parts: object) -> torch.Generator:
+    """Return a CPU torch generator seeded by `parts`."""
+    return torch.Generator().manual_seed(derive_seed(*parts))

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ssdg.artifact.calibration import (
-    HIGHEST,
-    LOWEST,
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
     Calibration,
     calibrate,
     calibrated_probs,
@@ -43,12 +43,12 @@ def drawn(seed: int, n: int = 400, classes: int = 4, scale: float = 3.0) -> tupl
 @pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
 def test_the_temperature_is_that_of_a_plain_grid(scale: float) -> None:
     log_probs, y = drawn(0, n=120, scale=scale)
-    grid = np.exp(np.linspace(math.log(LOWEST), math.log(HIGHEST), 2001))
+    grid = np.exp(np.linspace(math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE), 2001))
     losses = [plain_nll(np.exp(log_probs).tolist(), y.tolist(), t) for t in grid]
-    found = choose_temperature(log_probs, y)
-    assert found is not None
-    assert plain_nll(np.exp(log_probs).tolist(), y.tolist(), found) <= min(losses) + 1e-12
-    assert math.log(found) == pytest.approx(math.log(grid[int(np.argmin(losses))]), abs=0.004)
+    temperature = choose_temperature(log_probs, y)
+    assert temperature is not None
+    assert plain_nll(np.exp(log_probs).tolist(), y.tolist(), temperature) <= min(losses) + 1e-12
+    assert math.log(temperature) == pytest.approx(math.log(grid[int(np.argmin(losses))]), abs=0.004)
 
 
 def test_by_hand() -> None:
@@ -64,15 +64,14 @@ def test_by_hand() -> None:
 
 
 def test_a_calibrated_set_needs_no_temperature() -> None:
-    found = choose_temperature(*drawn(1, n=20_000, scale=1.0))
-    assert found == pytest.approx(1.0, abs=0.03)
+    assert choose_temperature(*drawn(1, n=20_000, scale=1.0)) == pytest.approx(1.0, abs=0.03)
     assert choose_temperature(*drawn(1, n=20_000, scale=3.0)) == pytest.approx(3.0, rel=0.03)
 
 
 def test_the_likeliest_class_never_changes() -> None:
     logits = torch.randn(2, 500, 7, generator=torch.Generator().manual_seed(0)) * 4
     plain = logits.softmax(-1).mean(0)
-    for temperature in (LOWEST, 0.7, 1.0, HIGHEST, None):
+    for temperature in (MIN_TEMPERATURE, 0.7, 1.0, MAX_TEMPERATURE, None):
         probs = calibrated_probs(logits, temperature)
         assert torch.equal(probs.argmax(1), plain.argmax(1))
         assert torch.allclose(probs.sum(1), torch.ones(500, dtype=torch.float64))
@@ -82,17 +81,17 @@ def test_the_likeliest_class_never_changes() -> None:
 
 def test_a_near_tie_keeps_its_order_at_the_highest_temperature() -> None:
     logits = torch.tensor([[[0.0, 1e-7, -3.0]]])
-    assert calibrated_probs(logits, HIGHEST).argmax() == 1
+    assert calibrated_probs(logits, MAX_TEMPERATURE).argmax() == 1
 
 
 def test_extremes_stay_finite() -> None:
     logits = torch.tensor([[[1e4, -1e4, 0.0], [-1e4, 1e4, 0.0]]])
     assert torch.isfinite(mean_log_probs(logits)).all()
-    found = calibrate(logits.repeat(1, 6, 1), np.array([1, 1] * 6))  # half are right, half as wrong as can be
-    assert found is not None
-    assert found.temperature == pytest.approx(HIGHEST, rel=1e-4)
-    assert math.isfinite(found.nll.before)
-    assert found.nll.after < found.nll.before
+    calibration = calibrate(logits.repeat(1, 6, 1), np.array([1, 1] * 6))  # half are right, half as wrong as can be
+    assert calibration is not None
+    assert calibration.temperature == pytest.approx(MAX_TEMPERATURE, rel=1e-4)
+    assert math.isfinite(calibration.nll.before)
+    assert calibration.nll.after < calibration.nll.before
 
 
 def test_a_model_that_says_nothing_keeps_its_temperature() -> None:
@@ -116,11 +115,11 @@ def test_sets_that_ask_for_no_temperature() -> None:
 
 def test_held_out_figures_get_better() -> None:
     log_probs, y = drawn(2, n=3000, scale=4.0)
-    found = calibrate(torch.from_numpy(log_probs)[None], y)
-    assert found is not None
-    assert found.images == 3000
-    assert found.nll.after < found.nll.before
-    assert found.ece.after < 0.03 < 0.1 < found.ece.before
+    calibration = calibrate(torch.from_numpy(log_probs)[None], y)
+    assert calibration is not None
+    assert calibration.images == 3000
+    assert calibration.nll.after < calibration.nll.before
+    assert calibration.ece.after < 0.03 < 0.1 < calibration.ece.before
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": 0}, {"temperature": math.inf}, {"temperature": -1}, {"images": 0}])

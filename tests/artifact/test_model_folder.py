@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from models_of_runs import card_of, edit
 from runs import WORLD, short_settings, train_here
 from ssdg import SSDG
-from ssdg.artifact.card import ModelCard, initial_weights, plain, readme
+from ssdg.artifact.card import ModelCard, escape_markdown, readme, weights_note
 from ssdg.artifact.load import load_model
 from ssdg.cli import call
 from ssdg.config import resolve
@@ -37,10 +37,10 @@ def model(trained: Path, tmp_path: Path) -> Path:
 
 def test_the_card_tells_what_one_needs_and_no_path(trained: Path, world: Path) -> None:
     text = (trained / "model" / "model.json").read_text()
-    told = json.loads(text)
+    card = json.loads(text)
     assert str(world) not in text
     assert str(trained) not in text
-    assert told["preprocessing"] == {
+    assert card["preprocessing"] == {
         "size": 32,
         "colour": "rgb",
         "resize": "squash-bilinear-antialias",
@@ -49,7 +49,7 @@ def test_the_card_tells_what_one_needs_and_no_path(trained: Path, world: Path) -
         "std": [0.5, 0.5, 0.5],
     }
     run, result = (json.loads((trained / name).read_text()) for name in ("run.json", "result.json"))
-    assert told["training"] == {
+    assert card["training"] == {
         "method": "eid",
         "preset": "paper",
         "seed": 0,
@@ -62,12 +62,12 @@ def test_the_card_tells_what_one_needs_and_no_path(trained: Path, world: Path) -
         "held_out": 3,
         "accuracy": {name: result[name]["final"] for name in ("validation", "target")},
     }
-    assert told["fingerprint"] == result["fingerprint"]
-    assert told["versions"]["ssdg"]
-    assert told["calibration"]["images"] == 3
-    assert told["calibration"]["temperature"] is None  # of three images nothing can be told
-    assert "Apache-2.0" in told["licence"][0]
-    assert "random weights" in told["licence"][2]
+    assert card["fingerprint"] == result["fingerprint"]
+    assert card["versions"]["ssdg"]
+    assert card["calibration"]["images"] == 3
+    assert card["calibration"]["temperature"] is None  # three images are too few
+    assert "Apache-2.0" in card["licence"][0]
+    assert "random weights" in card["licence"][2]
 
 
 def test_no_path_of_weight_files_is_told(world: Path, cache: Path, tmp_path: Path) -> None:
@@ -80,25 +80,25 @@ def test_no_path_of_weight_files_is_told(world: Path, cache: Path, tmp_path: Pat
     train_here(world, cache, tmp_path / "run", "eid", cycles=1, epochs=1, **more)
     for path in (tmp_path / "run" / "model").iterdir():
         assert b"secret" not in path.read_bytes(), path.name
-    told = card_of(tmp_path / "run" / "model")
-    assert told["training"]["weights"] == "first.safetensors"
-    assert "'first.safetensors', whose conditions ssdg does not know" in told["licence"][2]
-    assert told["settings"]["apl_weights"] == "first.safetensors"
+    card = card_of(tmp_path / "run" / "model")
+    assert card["training"]["weights"] == "first.safetensors"
+    assert "'first.safetensors', whose license is unknown to ssdg" in card["licence"][2]
+    assert card["settings"]["apl_weights"] == "first.safetensors"
     assert load_model(tmp_path / "run", "cpu").classes
 
 
 def test_what_is_known_of_first_weights() -> None:
-    assert "BSD-3-Clause" in initial_weights("resnet18", "imagenet")
-    assert "non-commercial" in initial_weights("resnet18", "imagenet")
-    assert "Apache-2.0" in initial_weights("efficientnet-lite0", "imagenet")
-    assert "'timm:vit'" in initial_weights("timm:vit", "imagenet")
+    assert "BSD-3-Clause" in weights_note("resnet18", "imagenet")
+    assert "non-commercial" in weights_note("resnet18", "imagenet")
+    assert "Apache-2.0" in weights_note("efficientnet-lite0", "imagenet")
+    assert "'timm:vit'" in weights_note("timm:vit", "imagenet")
 
 
 @pytest.mark.parametrize("old", [True, False])
 def test_models_of_earlier_versions_load(old: bool, model: Path) -> None:
     new = ("preprocessing", "calibration", "training", "licence")
-    told = {key: value for key, value in card_of(model).items() if not (old and key in new)}
-    (model / "model.json").write_text(json.dumps(told))
+    card = {key: value for key, value in card_of(model).items() if not (old and key in new)}
+    (model / "model.json").write_text(json.dumps(card))
     (model / "README.md").unlink()
     loaded = load_model(model, "cpu")
     assert loaded.temperature is None
@@ -127,8 +127,8 @@ def test_confidence_is_calibrated_and_classes_are_not_changed(
     probs = [SSDG.load(folder, device="cpu").predict_proba(world / "night") for folder in (trained, warm)]
     cubes = np.cbrt(probs[0])
     assert np.allclose(probs[1], cubes / cubes.sum(1, keepdims=True), atol=1e-9)
-    found = [float(row[2]) for row in rows["warm"]]
-    assert np.allclose(found, probs[1].max(1), atol=1e-6)
+    confidences = [float(row[2]) for row in rows["warm"]]
+    assert np.allclose(confidences, probs[1].max(1), atol=1e-6)
 
 
 def test_a_run_calibrates_by_its_held_out_images_and_predicts_so(tmp_path: Path, cache: Path) -> None:
@@ -140,18 +140,20 @@ def test_a_run_calibrates_by_its_held_out_images_and_predicts_so(tmp_path: Path,
         path = tmp_path / ("noise" if number % 4 else "other") / "ab"[number // 4 % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(path)
-    given = short_settings("source-only", labeled=str(tmp_path / "noise"), target=str(tmp_path / "other"), epochs=1)
-    given["precision"] = "fp32"  # a run in bf16 tells its own numbers
+    settings = short_settings(
+        "source-only", labeled=str(tmp_path / "noise"), target=str(tmp_path / "other"), epochs=1
+    )
+    settings["precision"] = "fp32"  # a run in bf16 reports its own numbers
     from ssdg.engine.run import run
     from ssdg.machine import start_machine
 
-    config, problem = open_run(given, cache, device="cpu")
+    config, problem = open_run(settings, cache, device="cpu")
     run(config, problem, tmp_path / "run", start_machine("cpu", config.precision))
     model = load_model(tmp_path / "run", "cpu")
-    told = card_of(tmp_path / "run" / "model")["calibration"]
-    assert told["images"] == len(problem.validation or ()) >= 10
-    assert told["temperature"] == model.temperature is not None
-    assert told["nll"]["after"] <= told["nll"]["before"]
+    calibration = card_of(tmp_path / "run" / "model")["calibration"]
+    assert calibration["images"] == len(problem.validation or ()) >= 10
+    assert calibration["temperature"] == model.temperature is not None
+    assert calibration["nll"]["after"] <= calibration["nll"]["before"]
     assert problem.target is not None
     probs = model.probs(model.logits(problem.target.images[np.arange(40)]))
     lines = (tmp_path / "run" / "predictions.csv").read_text().splitlines()[1:]
@@ -161,7 +163,7 @@ def test_a_run_calibrates_by_its_held_out_images_and_predicts_so(tmp_path: Path,
 
 def test_the_readme_tells_of_the_run(trained: Path) -> None:
     page = (trained / "model" / "README.md").read_text()
-    assert "image classifier of 3 classes" in page
+    assert "image classifier with 3 classes" in page
     assert "bar, disc, ring." in page
     assert "| labeled | photo (21 images); 3 more held out |" in page
     assert "| unlabeled | neon (22 images), sketch (22 images) |" in page
@@ -184,9 +186,9 @@ def test_names_cannot_steer_the_readme(trained: Path) -> None:
     section = readme(card).split("## Classes\n\n")[1].split("\n\n## Training")[0]
     assert "\n" not in section
     assert not re.search(r"(?<!\\)[<>\[\]`#*|:]|www\.", section)
-    assert plain("1. a") == "1\\. a"
-    assert plain("- a") == "\\- a"
-    assert plain("x\u202ey\x1b[2J") == "x y \\[2J"  # neither a change of direction nor of the screen
+    assert escape_markdown("1. a") == "1\\. a"
+    assert escape_markdown("- a") == "\\- a"
+    assert escape_markdown("x\u202ey\x1b[2J") == "x y \\[2J"  # neither a change of direction nor of the screen
     assert readme(ModelCard.model_validate({**card_of(trained / "model"), "classes": [f"c{n}" for n in range(99)]}))
 
 
@@ -211,13 +213,13 @@ def test_a_link_is_not_copied(model: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (model / "README.md").unlink()
     (model / "README.md").symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError, match="is a link out of its folder"):
+    with pytest.raises(UserError, match="is a symbolic link that leaves its folder"):
         loaded.save(tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
 def test_settings_of_a_run_are_resolved_without_paths() -> None:
-    from ssdg.config import last_parts
+    from ssdg.config import strip_folders
 
     config = resolve({**WORLD, "labeled": "/x/y/photo", "unlabeled": ["/x/y/a"]}, kind="photo", size=32)
-    assert "/x/y" not in json.dumps(last_parts(config.model_dump(mode="json")))
+    assert "/x/y" not in json.dumps(strip_folders(config.model_dump(mode="json"), config.settings.path_fields))

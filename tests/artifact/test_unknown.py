@@ -66,7 +66,7 @@ def test_no_more_held_out_images_are_lost_than_was_said(scores: list[float], sha
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 5, math.nan, math.inf])
 def test_what_is_no_share(share: float) -> None:
-    with pytest.raises(UserError, match=r"is no share; give .* such as --reject 0.05"):
+    with pytest.raises(UserError, match=r"is out of range; give .* such as --reject 0.05"):
         choose_thresholds(np.ones(3)).threshold(share)
 
 

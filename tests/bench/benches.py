@@ -48,14 +48,14 @@ def write_bench(
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
-    for cell, (place, score) in zip(cells, scores.items(), strict=True):
+    for cell, (key, score) in zip(cells, scores.items(), strict=True):
         if score is not None:
-            labels = (audits or {}).get(place, [])
-            write_result(folder / "cells" / str(cell["id"]), score, labels, epochs_averaged)
+            labels = (audits or {}).get(key, [])
+            write_result(folder / "cells" / str(cell["id"]), score, labels, epochs_averaged, cell["seed"])
     return folder
 
 
-def write_result(folder: Path, score: float, labels: list[dict[str, Any]], epochs_averaged: int) -> None:
+def write_result(folder: Path, score: float, labels: list[dict[str, Any]], epochs_averaged: int, seed: int) -> None:
     """A finished cell."""
     target = {
         "final": {"network_1": 1.0, "mean": score + 1},
@@ -63,7 +63,9 @@ def write_result(folder: Path, score: float, labels: list[dict[str, Any]], epoch
         "epochs_averaged": epochs_averaged,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(json.dumps({"target": target, "pseudo_labels": labels}), encoding="utf-8")
+    task = {"labeled": "photo", "unlabeled": ["art"], "target": "night", "classes": ["dog", "house"]}
+    result = {"method": "eid", "seed": seed, "task": task, "target": target, "pseudo_labels": labels}
+    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
 
 
 def _row(rows: Sequence[Row], name: str) -> Row:

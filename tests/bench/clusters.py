@@ -37,9 +37,9 @@ def running_cluster() -> Iterator[str]:
         head = subprocess.Popen(command, env=environment(ALONE), stdout=log, stderr=log)
     try:
         wait_until(lambda: ADDRESS.search((folder / "head.log").read_text()) or head.poll() is not None)
-        found = ADDRESS.search((folder / "head.log").read_text())
-        assert found, (folder / "head.log").read_text()
-        yield found[1]
+        match = ADDRESS.search((folder / "head.log").read_text())
+        assert match, (folder / "head.log").read_text()
+        yield match[1]
     finally:
         family = psutil.Process(head.pid).children(recursive=True) if head.poll() is None else []
         head.terminate()
@@ -62,35 +62,35 @@ def wait_until(
 
 def tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What `ssdg table` prints, byte for byte, in two of its formats."""
-    told = []
+    outputs = []
     for form in ("text", "json"):
         capsys.readouterr()
         assert call(["table", str(folder), "--format", form]) == 0
-        told.append(capsys.readouterr().out)
-    return told
+        outputs.append(capsys.readouterr().out)
+    return outputs
 
 
 def cell_of(folder: Path, row: str) -> Path:
     return next(cell_folder(folder, cell.id) for cell in read_grid(folder).cells if cell.row == row)
 
 
-def epochs(place: Path) -> list[int]:
-    """Every epoch that was told, also those told twice."""
-    return [event["epoch"] for event in events(place) if event["event"] == "epoch"]
+def epochs(folder: Path) -> list[int]:
+    """Return every reported epoch, repeated ones included."""
+    return [event["epoch"] for event in events(folder) if event["event"] == "epoch"]
 
 
-def events(place: Path) -> list[dict[str, Any]]:
-    path = place / "events.jsonl"
+def events(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "events.jsonl"
     lines = path.read_text().split("\n")[:-1] if path.exists() else []  # a last line may be half written
     return [json.loads(line) for line in lines]
 
 
-def in_the_middle(act: Callable[[Path], None], places: Callable[[], list[Path]]) -> Thread:
-    """Act on a cell's folder when it has told its second epoch, from a thread: the command has this one."""
+def in_the_middle(act: Callable[[Path], None], folders: Callable[[], list[Path]]) -> Thread:
+    """Act on a cell's folder once it has reported its second epoch, in a thread: the command blocks this one."""
 
     def wait() -> None:
-        wait_until(lambda: any(len(epochs(place)) > 1 for place in places()))
-        act(next(place for place in places() if len(epochs(place)) > 1))
+        wait_until(lambda: any(len(epochs(folder)) > 1 for folder in folders()))
+        act(next(folder for folder in folders() if len(epochs(folder)) > 1))
 
     thread = Thread(target=wait)
     thread.start()

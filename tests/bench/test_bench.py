@@ -96,10 +96,12 @@ def test_a_failing_cell_is_told_and_tried_again(
     words = [str(other) if word == str(world) else word for word in words]
     words += ["--methods", "source-only", "--tasks", "P:night", "P:neon", "epochs=1"]
     assert call(words) == 1
-    told = capsys.readouterr().out
-    assert "failed   source-only · P>night · seed 0: the classes of the labeled and the target domain differ" in told
-    assert "done     source-only · P>neon · seed 0: " in told
-    assert "1 done, 0 running, 1 failed, 0 missing" in told
+    output = capsys.readouterr().out
+    assert (
+        "failed   source-only · P>night · seed 0: the classes of the labeled and the target domain differ" in output
+    )
+    assert "done     source-only · P>neon · seed 0: " in output
+    assert "1 done, 0 running, 1 failed, 0 missing" in output
 
     assert call(["bench", "status", str(tmp_path / "bench"), "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
@@ -119,15 +121,15 @@ def test_a_failing_cell_is_told_and_tried_again(
 def test_grids_may_have_one_shelf_together(words: list[str], tmp_path: Path) -> None:
     """What the first grid has trained the second finds, in its own folder and under its own name."""
     (tmp_path / "mine.yaml").write_text(FILE.replace("[source-only, mcd]", "[mcd]").replace(", S>night", ""))
-    found = []
+    is_reused = []
     for number in (1, 2):
         out = tmp_path / str(number)
         words[words.index("--out") + 1] = str(out)
         assert call([*words, "--shelf", str(tmp_path / "shelf")]) == 0
         events = [json.loads(line) for path in out.glob("cells/*/events.jsonl") for line in path.open()]
-        found += [event["found"] for event in events if event["event"] == "trained"]
+        is_reused += [event["found"] for event in events if event["event"] == "trained"]
         assert not (out / "shelf").exists()
-    assert found == [False, True]
+    assert is_reused == [False, True]
 
 
 def test_a_second_launcher_is_refused(words: list[str], tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -144,18 +146,18 @@ def test_a_worker_leaves_a_cell_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (["epohcs=3"], "did you mean 'epochs'?"),
         (["cycles=2"], "unknown setting 'cycles'"),
-        (["seed=3"], "choose it with --seeds"),
-        (["labeled=photo"], "choose it with --tasks"),
+        (["seed=3"], "as they differ in it; use --seeds"),
+        (["labeled=photo"], "as they differ in it; use --tasks"),
         (["epochs=0"], "greater than or equal to 1"),
         (["--methods", "edi"], "did you mean 'eid'?"),
         (["--methods", "mcd+eid"], "unknown DG method 'eid'"),
         (["--tasks", "P:moon"], "unknown domain 'moon'"),
         (["--tasks", "Pnight"], "write labeled>target"),
-        (["--tasks", "P:P"], "one domain in both places"),
+        (["--tasks", "P:P"], "has the same domain twice"),
         (["--seeds", "-1"], "seed '-1'"),
         (["--seeds", "0", "x", "epochs=3"], "seed 'x'"),
         (["--preset", "papr"], "did you mean 'paper'?"),
@@ -166,35 +168,35 @@ def test_a_worker_leaves_a_cell_that_is_taken(tmp_path: Path) -> None:
         (["--data", "nowhere"], "nowhere"),
     ],
 )
-def test_mistakes(more: list[str], told: str, words: list[str], tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    if more[0] in words:  # an option is given once
+def test_mistakes(more: list[str], message: str, words: list[str], tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    if more[0] in words:  # an option may not be repeated
         at = words.index(more[0])
         words = words[:at] + words[at + 2 :]
-    assert told in complaint(*words, *more)
+    assert message in complaint(*words, *more)
     assert not (tmp_path / "bench").exists()
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("args", "message"),
     [
         (["digist", "--data", "digits"], "did you mean 'digits'?"),
         (["pacs"], "add --data with the folder or zip of PACS"),
         (["nowhere.yaml"], "nowhere.yaml cannot be read"),
     ],
 )
-def test_mistakes_in_the_suite(given: list[str], told: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    assert told in complaint("bench", "run", *given, "--out", tmp_path / "bench")
+def test_mistakes_in_the_suite(args: list[str], message: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    assert message in complaint("bench", "run", *args, "--out", tmp_path / "bench")
     assert not (tmp_path / "bench").exists()
 
 
 def test_data_that_are_not_the_suites(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    told = complaint("bench", "pacs", "--data", world, "--out", tmp_path / "bench", "--cache", cache)
-    assert "needs the domains photo, art_painting, cartoon, sketch" in told
+    output = complaint("bench", "pacs", "--data", world, "--out", tmp_path / "bench", "--cache", cache)
+    assert "needs the domains photo, art_painting, cartoon, sketch" in output
 
 
 def test_a_setting_that_makes_the_rows(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    told = complaint("bench", "ablation-mix", "--data", world, "--out", tmp_path, "--cache", cache, "mix=x+u")
-    assert "row 'eid, mix=mixup' sets 'mix' itself" in told
+    output = complaint("bench", "ablation-mix", "--data", world, "--out", tmp_path, "--cache", cache, "mix=x+u")
+    assert "row 'eid, mix=mixup' sets 'mix' itself" in output
 
 
 def test_status_of_a_folder_without_a_grid(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -204,9 +206,9 @@ def test_status_of_a_folder_without_a_grid(tmp_path: Path, complaint) -> None:  
 def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert call(["bench", "list"]) == 0
-    told = capsys.readouterr().out
-    assert "digits             all methods on digits" in told
-    assert "digits-web         the embedded crawl beside digits" in told
+    output = capsys.readouterr().out
+    assert "digits             all methods on digits" in output
+    assert "digits-web         web-label strategies, embedded crawl for digits" in output
     assert call(["bench", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert len(listed[0]["tasks"]) == 12

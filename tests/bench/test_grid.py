@@ -1,4 +1,4 @@
-"""Suite and choice -> cells; a folder that grows, and refuses what does not belong to it."""
+"""Expansion of a suite into cells; a folder that grows, and rejects another suite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ssdg.bench.folder import Grid, claim, error_of, lock_of, read_grid, state_of
-from ssdg.bench.grid import Choice, expand, find_place
+from ssdg.bench.grid import SuiteChoice, expand, find_task_domains
 from ssdg.bench.suites import Row, Suite, find_suite
 from ssdg.cli.bench_progress import read_status
 from ssdg.config import resolve
@@ -29,7 +29,7 @@ def grid(world: Path, cache: Path):  # type: ignore[no-untyped-def]
     """Cells on the tiny world, whose photo and sketch the catalog takes for PACS."""
 
     def make(suite: Suite = SUITE, **chosen: Any) -> Grid:
-        return expand(suite, Choice(data=str(world), **chosen), cache, device="cpu")
+        return expand(suite, SuiteChoice(data=str(world), **chosen), cache, device="cpu")
 
     return make
 
@@ -39,12 +39,12 @@ def benchmark(*domains: str) -> Benchmark:
 
 
 def test_cells_are_rows_times_tasks_times_seeds(grid) -> None:  # type: ignore[no-untyped-def]
-    made = grid(seeds=("1", "0"))
-    assert made.tasks[:4] == ("P>S", "P>neon", "P>night", "S>P")
-    assert made.seeds == (0, 1)
-    assert len(made.cells) == 2 * 12 * 2
-    assert len({cell.id for cell in made.cells}) == len(made.cells)
-    together = [(cell.seed, cell.config["labeled"]) for cell in made.cells]
+    expanded = grid(seeds=("1", "0"))
+    assert expanded.tasks[:4] == ("P>S", "P>neon", "P>night", "S>P")
+    assert expanded.seeds == (0, 1)
+    assert len(expanded.cells) == 2 * 12 * 2
+    assert len({cell.id for cell in expanded.cells}) == len(expanded.cells)
+    together = [(cell.seed, cell.config["labeled"]) for cell in expanded.cells]
     changes = sum(a != b for a, b in itertools.pairwise(together))
     assert changes == 2 * 4 - 1, "cells of one labeled domain and seed follow each other"
 
@@ -86,8 +86,8 @@ def test_methods_are_rows_by_name_all_rows_of_a_method_or_others(grid) -> None: 
 def test_settings_reach_the_methods_that_have_them(grid) -> None:  # type: ignore[no-untyped-def]
     pair = Row("cdan-e+daeldg", "DA+DG", "cdan-e+daeldg")
     suite = replace(SUITE, rows=(*ROWS, pair))
-    given = {"epochs": 7, "clean_rate": 0.5, "labeler": {"inner_steps": 2, "lr": 0.5}}
-    plain, cycle, composed = (cell.config for cell in grid(suite, tasks=("P>S",), settings=given).cells)
+    settings = {"epochs": 7, "clean_rate": 0.5, "labeler": {"inner_steps": 2, "lr": 0.5}}
+    plain, cycle, composed = (cell.config for cell in grid(suite, tasks=("P>S",), settings=settings).cells)
     assert plain["epochs"] == cycle["epochs"] == composed["epochs"] == 7
     assert "clean_rate" not in plain
     assert (cycle["clean_rate"], cycle["labeler"]["inner_steps"], cycle["labeler"]["lr"]) == (0.5, 2, 0.5)
@@ -104,23 +104,23 @@ def test_a_rows_own_settings_win_over_those_of_its_file(grid) -> None:  # type: 
 def test_the_papers_table_belongs_to_the_papers_domains_only() -> None:
     pacs, digits = find_suite("pacs"), find_suite("digits")
     four = ("photo", "art_painting", "cartoon", "sketch")
-    place = find_place(pacs, benchmark(*four, "web"))
-    assert place.is_papers
-    assert list(place.tasks)[:3] == ["P>A", "P>C", "P>S"]
-    assert place.unlabeled("photo", "sketch") == ["art_painting", "cartoon"]
-    assert find_place(digits, benchmark("mnist", "mnist_m", "svhn", "syn")).is_papers
-    embedded = find_place(digits, benchmark("mnist", "mnist_m", "optdigits", "syn"))
+    domains = find_task_domains(pacs, benchmark(*four, "web"))
+    assert domains.is_papers
+    assert list(domains.tasks)[:3] == ["P>A", "P>C", "P>S"]
+    assert domains.unlabeled("photo", "sketch") == ["art_painting", "cartoon"]
+    assert find_task_domains(digits, benchmark("mnist", "mnist_m", "svhn", "syn")).is_papers
+    embedded = find_task_domains(digits, benchmark("mnist", "mnist_m", "optdigits", "syn"))
     assert not embedded.is_papers
     assert list(embedded.tasks)[:3] == ["Mn>Mm", "Mn>Op", "Mn>Sy"]
     assert len(embedded.tasks) == 12
-    assert not find_place(find_suite("ablation-dcg"), benchmark("mnist", "syn")).is_papers
-    assert not find_place(find_suite("ablation-dcg"), benchmark("photo", "sketch", "neon")).is_papers
+    assert not find_task_domains(find_suite("ablation-dcg"), benchmark("mnist", "syn")).is_papers
+    assert not find_task_domains(find_suite("ablation-dcg"), benchmark("photo", "sketch", "neon")).is_papers
 
 
 def test_a_web_domain_is_no_end_of_a_task() -> None:
-    place = find_place(SUITE, benchmark("photo", "art_painting", "cartoon", "sketch", "web"))
-    assert len(place.tasks) == 12
-    assert place.unlabeled("photo", "sketch") is None
+    domains = find_task_domains(SUITE, benchmark("photo", "art_painting", "cartoon", "sketch", "web"))
+    assert len(domains.tasks) == 12
+    assert domains.unlabeled("photo", "sketch") is None
 
 
 def test_domain_adaptation_has_no_other_domains(grid) -> None:  # type: ignore[no-untyped-def]
@@ -129,27 +129,27 @@ def test_domain_adaptation_has_no_other_domains(grid) -> None:  # type: ignore[n
 
 
 def test_suite_json_is_read_as_it_was_written(grid, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    made = grid(tasks=("P>S",))
-    claim(tmp_path, made)
-    assert read_grid(tmp_path) == made
-    told = json.loads((tmp_path / "suite.json").read_text())
+    expanded = grid(tasks=("P>S",))
+    claim(tmp_path, expanded)
+    assert read_grid(tmp_path) == expanded
+    content = json.loads((tmp_path / "suite.json").read_text())
     keys = ["format", "name", "table", "data", "preset", "settings", "rows", "tasks", "seeds", "cells"]
-    assert list(told) == keys
-    assert told["rows"][0] == {"name": "source-only", "family": "source", "paper": None}
+    assert list(content) == keys
+    assert content["rows"][0] == {"name": "source-only", "family": "source", "paper": None}
 
 
 def test_a_folder_grows_in_the_order_of_the_suite(grid, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     claim(tmp_path, grid(methods=("eid",), tasks=("S>P",), seeds=(1,)))
     claim(tmp_path, grid(methods=("source-only",), tasks=("P>S",)))
-    found = read_grid(tmp_path)
-    assert [row.name for row in found.rows] == ["source-only", "eid, cycles=1"]
-    assert (found.tasks, found.seeds) == (("P>S", "S>P"), (0, 1))
-    places = [(cell.row, cell.task, cell.seed) for cell in found.cells]
-    assert places == [("source-only", "P>S", 0), ("eid, cycles=1", "S>P", 1)]
+    merged = read_grid(tmp_path)
+    assert [row.name for row in merged.rows] == ["source-only", "eid, cycles=1"]
+    assert (merged.tasks, merged.seeds) == (("P>S", "S>P"), (0, 1))
+    cells = [(cell.row, cell.task, cell.seed) for cell in merged.cells]
+    assert cells == [("source-only", "P>S", 0), ("eid, cycles=1", "S>P", 1)]
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "difference"),
     [
         ({"preset": "release"}, "preset='paper' there, 'release' now"),
         ({"settings": {"epochs": 3}}, "epochs=None there, 3 now"),
@@ -160,10 +160,10 @@ def test_a_folder_grows_in_the_order_of_the_suite(grid, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_folder_of_another_suite_is_refused(other: Any, told: str, grid, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_folder_of_another_suite_is_refused(other: Any, difference: str, grid, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     claim(tmp_path, grid(tasks=("P>S",)))
     before = (tmp_path / "suite.json").read_bytes()
-    with pytest.raises(UserError, match=f"holds another benchmark .{told}"):
+    with pytest.raises(UserError, match=f"holds another benchmark .{difference}"):
         claim(tmp_path, grid(tasks=("P>S",), seeds=(1,), **other))
     assert (tmp_path / "suite.json").read_bytes() == before
 
@@ -171,7 +171,7 @@ def test_a_folder_of_another_suite_is_refused(other: Any, told: str, grid, tmp_p
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": 1, "cells": [{}]}', "\udcff"])
 def test_a_damaged_suite_json(text: str, tmp_path: Path) -> None:
     (tmp_path / "suite.json").write_text(text, errors="surrogateescape")
-    with pytest.raises(UserError, match="damaged or of another version"):
+    with pytest.raises(UserError, match="damaged or from another version"):
         read_grid(tmp_path)
 
 
@@ -189,18 +189,20 @@ def test_the_state_of_a_cell_is_which_files_exist(tmp_path: Path) -> None:
 
 
 def test_time_left_is_told_by_cells_of_the_same_row(grid, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    made = grid(tasks=("P>S", "S>P", "neon>P"))
-    ids = {(cell.row, cell.task): cell.id for cell in made.cells}
-    assert read_status(tmp_path, made).seconds_left(made.cells) is None
-    for place, seconds in {
+    expanded = grid(tasks=("P>S", "S>P", "neon>P"))
+    ids = {(cell.row, cell.task): cell.id for cell in expanded.cells}
+    assert read_status(tmp_path, expanded).seconds_left(expanded.cells) is None
+    task = {"labeled": "photo", "unlabeled": [], "target": "sketch", "classes": ["bar", "ring"]}
+    for key, seconds in {
         ("source-only", "P>S"): 10,
         ("source-only", "S>P"): 20,
         ("eid, cycles=1", "P>S"): 100,
     }.items():
-        write_json(tmp_path / "cells" / ids[place] / "result.json", {"seconds": seconds})
-    status = read_status(tmp_path, made)
+        result = {"method": "eid", "seed": 0, "task": task, "seconds": seconds}
+        write_json(tmp_path / "cells" / ids[key] / "result.json", result)
+    status = read_status(tmp_path, expanded)
     assert status.counts == {"done": 3, "running": 0, "failed": 0, "missing": 3}
-    assert status.seconds_left(made.cells) == 15 + 100 + 100
-    assert status.seconds_left(made.cells, workers=2) == 107.5
+    assert status.seconds_left(expanded.cells) == 15 + 100 + 100
+    assert status.seconds_left(expanded.cells, workers=2) == 107.5
     with locked(lock_of(tmp_path, ids["eid, cycles=1", "S>P"])):
-        assert read_status(tmp_path, made).seconds_left(made.cells) == 15 + 50 + 100
+        assert read_status(tmp_path, expanded).seconds_left(expanded.cells) == 15 + 50 + 100

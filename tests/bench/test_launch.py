@@ -1,4 +1,4 @@
-"""Workers: order, crashes, stops, other launchers. The processes are stand-ins that take no time to start."""
+"""The launcher: order, crashes, stops, other launchers. Stub processes stand in for workers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 from ssdg.bench import launch
 from ssdg.bench.folder import Cell, Grid, GridRow, cell_folder, error_of, lock_of
-from ssdg.bench.launch import Launcher, LocalWorker, Slot, apart, find_gpus, find_slots, make_slots, run_grid
-from ssdg.bench.worker import Options
+from ssdg.bench.launch import Launcher, LocalWorker, Slot, find_gpus, find_slots, interleave, make_slots, run_grid
+from ssdg.bench.worker import CellOptions
 from ssdg.errors import Stopped
 from ssdg.files import is_locked, locked
 
@@ -24,39 +24,41 @@ WAIT = "import sys; sys.stdin.read(); sys.exit(130)"  # as a worker that is aske
 
 
 class Workers:
-    """What the launcher starts, and what it tells."""
+    """Stub workers, and the events that the launcher reports."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.code: dict[str, str] = {}  # by cell; the usual one finishes
+        self.code: dict[str, str] = {}  # by cell; the default finishes
         self.started: list[str] = []
-        self.news: list[tuple[str, str]] = []
+        self.events: list[tuple[str, str]] = []
         self.stop = Event()
 
-    def start(self, folder: Path, cell: str, slot: Slot, options: Options) -> LocalWorker:
+    def start(self, folder: Path, cell: str, slot: Slot, options: CellOptions) -> LocalWorker:
         self.started.append(cell)
-        place = cell_folder(folder, cell)
-        place.mkdir(parents=True, exist_ok=True)
+        run_folder = cell_folder(folder, cell)
+        run_folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-S", "-c", self.code.get(cell, FINISH)]
-        return LocalWorker(subprocess.Popen(command, stdin=subprocess.PIPE, cwd=place))
+        return LocalWorker(subprocess.Popen(command, stdin=subprocess.PIPE, cwd=run_folder))
 
     def launch(self, *cells: str, jobs: int = 1) -> set[str]:
         return self.launcher(jobs).launch(cells, self.stop)
 
     def launcher(self, jobs: int = 1) -> Launcher:
         slots = make_slots(jobs, 1, [])
-        return Launcher(self.folder, Options("cache"), slots, lambda *n: self.news.append(n), self.start)
+        return Launcher(
+            self.folder, CellOptions("cache"), slots, lambda *event: self.events.append(event), self.start
+        )
 
 
 @pytest.fixture
 def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
-    made = Workers(tmp_path)
-    monkeypatch.setattr(launch, "start_worker", made.start)
+    stubs = Workers(tmp_path)
+    monkeypatch.setattr(launch, "start_worker", stubs.start)
     monkeypatch.setattr(launch, "POLL_SECONDS", 0.01)
-    return made
+    return stubs
 
 
-def told(workers: Workers, cell: str) -> str:
+def error_message(workers: Workers, cell: str) -> str:
     return error_of(workers.folder, cell).read_text().strip()
 
 
@@ -65,21 +67,21 @@ def test_cells_run_in_order_once_each_and_not_when_done(workers: Workers) -> Non
     (cell_folder(workers.folder, "b") / "result.json").write_text("{}")
     assert workers.launch("a", "b", "c", "a") == set()
     assert workers.started == ["a", "c"]
-    assert workers.news == [("started", "a"), ("done", "a"), ("started", "c"), ("done", "c")]
+    assert workers.events == [("started", "a"), ("done", "a"), ("started", "c"), ("done", "c")]
 
 
 def test_a_crash_is_told_and_does_not_stop_the_others(workers: Workers) -> None:
     workers.code = {"a": "import os; os.kill(os.getpid(), 9)", "b": "import sys; sys.exit(3)"}
     assert workers.launch("a", "b", "c") == {"a", "b"}
-    assert told(workers, "a") == "the worker was ended by SIGKILL; worker.log beside this file may say why"
-    assert told(workers, "b") == "the worker ended with exit code 3; worker.log beside this file may say why"
-    assert ("done", "c") in workers.news
+    assert error_message(workers, "a") == "the worker was killed by SIGKILL; see worker.log in the same folder"
+    assert error_message(workers, "b") == "the worker exited with code 3; see worker.log in the same folder"
+    assert ("done", "c") in workers.events
 
 
 def test_a_workers_own_sentence_is_kept(workers: Workers) -> None:
     workers.code = {"a": "import sys; open('error.txt', 'w').write('why'); sys.exit(1)"}
     assert workers.launch("a") == {"a"}
-    assert told(workers, "a") == "why"
+    assert error_message(workers, "a") == "why"
 
 
 def test_a_failed_cell_is_tried_again_by_the_next_launcher(workers: Workers) -> None:
@@ -90,7 +92,7 @@ def test_a_failed_cell_is_tried_again_by_the_next_launcher(workers: Workers) -> 
     assert workers.launch("a", "b") == {"b"}
     assert workers.started == ["a", "b"]
     assert not error_of(workers.folder, "a").exists()
-    assert "exit code 3" in told(workers, "b")
+    assert "exited with code 3" in error_message(workers, "b")
 
 
 def test_a_stop_reaches_running_workers_and_no_other_cell_starts(workers: Workers) -> None:
@@ -109,8 +111,8 @@ def test_ctrl_c_ends_the_launcher_when_its_workers_have_stopped(workers: Workers
         format=1, name="mine", data="data", preset="paper", rows=rows, tasks=("P>A",), seeds=(0,), cells=cells
     )
     Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(Stopped, match="give the same command again"):
-        run_grid(workers.folder, grid, make_slots(1, 1, []), Options("cache"), lambda *n: None)
+    with pytest.raises(Stopped, match="to resume, run the same command again"):
+        run_grid(workers.folder, grid, make_slots(1, 1, []), CellOptions("cache"), lambda *event: None)
     assert workers.started == ["a"]
     assert not is_locked(workers.folder / f".launcher-{socket.gethostname()}.lock")
 
@@ -118,10 +120,10 @@ def test_ctrl_c_ends_the_launcher_when_its_workers_have_stopped(workers: Workers
 def test_workers_do_not_outlive_a_launcher_that_fails(workers: Workers) -> None:
     workers.code = {"a": WAIT}
 
-    def full_disk(news: str, cell: str) -> None:
+    def full_disk(event: str, cell: str) -> None:
         raise OSError("no space left")
 
-    launcher = Launcher(workers.folder, Options("cache"), make_slots(1, 1, []), full_disk, workers.start)
+    launcher = Launcher(workers.folder, CellOptions("cache"), make_slots(1, 1, []), full_disk, workers.start)
     with pytest.raises(OSError, match="no space"):
         launcher.launch(["a"], workers.stop)
     assert [worker.poll() for _, worker in launcher.running.values()] == [-signal.SIGKILL]
@@ -133,8 +135,8 @@ def test_a_cell_that_another_launcher_has_is_waited_for(workers: Workers) -> Non
         timer.start()
         assert workers.launch("a", "b") == set()
     assert workers.started == ["b"]
-    assert workers.news[0] == ("elsewhere", "a")
-    assert sorted(workers.news[1:]) == [("done", "a"), ("done", "b"), ("started", "b")]
+    assert workers.events[0] == ("elsewhere", "a")
+    assert sorted(workers.events[1:]) == [("done", "a"), ("done", "b"), ("started", "b")]
 
 
 def test_a_cell_whose_other_worker_dies_is_taken_over(workers: Workers) -> None:
@@ -142,9 +144,9 @@ def test_a_cell_whose_other_worker_dies_is_taken_over(workers: Workers) -> None:
     with locked(lock_of(workers.folder, "a")):
         launcher.waiting.append("a")
         launcher._fill()
-        assert workers.news == [("elsewhere", "a")]
+        assert workers.events == [("elsewhere", "a")]
     assert launcher.launch([], workers.stop) == set()
-    assert workers.news[1:] == [("started", "a"), ("done", "a")]
+    assert workers.events[1:] == [("started", "a"), ("done", "a")]
 
 
 def test_a_cell_that_failed_elsewhere_is_not_tried_at_once(workers: Workers) -> None:
@@ -163,14 +165,14 @@ def test_workers_have_cores_of_their_own_where_there_are_enough() -> None:
 
 def test_as_many_workers_as_cores_or_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5, 7}, raising=False)
-    assert [slot.cores for slot in find_slots(None, Options("", device="cpu"))] == [(2,), (3,), (5,), (7,)]
-    assert [slot.cores for slot in find_slots(None, Options("", device="cpu", threads=2))] == [(2, 3), (5, 7)]
-    assert len(find_slots(None, Options("", device="cpu", threads=9))) == 1
-    assert len(find_slots(3, Options("", device="cpu"))) == 3
+    assert [slot.cores for slot in find_slots(None, CellOptions("", device="cpu"))] == [(2,), (3,), (5,), (7,)]
+    assert [slot.cores for slot in find_slots(None, CellOptions("", device="cpu", threads=2))] == [(2, 3), (5, 7)]
+    assert len(find_slots(None, CellOptions("", device="cpu", threads=9))) == 1
+    assert len(find_slots(3, CellOptions("", device="cpu"))) == 3
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [slot.gpu for slot in find_slots(None, Options(""))] == ["0", "1"]
+    assert [slot.gpu for slot in find_slots(None, CellOptions(""))] == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     assert find_gpus("auto") == ["4", "6"]
     assert find_gpus("cpu") == []
@@ -183,6 +185,6 @@ def test_neighbours_in_the_queue_have_other_labeled_domains_or_seeds() -> None:
         for labeled in "AB"
         for target in "CD"
     ]
-    order = apart(cells)
+    order = interleave(cells)
     assert order == ["AC0", "BC0", "AC1", "BC1", "AD0", "BD0", "AD1", "BD1"]
-    assert apart(cells[:3]) == ["AC0", "BC0", "AD0"]
+    assert interleave(cells[:3]) == ["AC0", "BC0", "AD0"]

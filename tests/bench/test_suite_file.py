@@ -1,4 +1,4 @@
-"""A suite of one's own: rows from methods and overrides, every mistake in a sentence."""
+"""Custom suites: rows from methods and overrides, invalid files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ssdg.bench.grid import Choice
-from ssdg.bench.suite_file import read_own
+from ssdg.bench.grid import SuiteChoice
+from ssdg.bench.suite_file import load_suite
 from ssdg.errors import UserError
 from ssdg.methods.api import METHODS
 
@@ -20,7 +20,7 @@ def read(tmp_path: Path):  # type: ignore[no-untyped-def]
     def written(text: str):  # type: ignore[no-untyped-def]
         path = tmp_path / "mine.yaml"
         path.write_text(text)
-        return read_own(path)
+        return load_suite(path)
 
     return written
 
@@ -45,13 +45,12 @@ def test_a_file_with_everything(read) -> None:  # type: ignore[no-untyped-def]
     assert [row.paper for row in suite.rows] == [{"method": "MCD+Mixstyle"}, None, {"method": "Ours w/ X+U"}]
     assert (suite.name, suite.table, suite.data) == ("mine", "pacs", ("PACS",))
     assert suite.settings == {"epochs": 3, "labeler": {"epochs": 2}}
-    assert choice == Choice("PACS/", "quick", tasks=("P>A", "C:S"), seeds=(0, 1))
+    assert choice == SuiteChoice("PACS/", "quick", tasks=("P>A", "C:S"), seeds=(0, 1))
 
 
 def test_methods_times_overrides(read) -> None:  # type: ignore[no-untyped-def]
     suite, _ = read("methods: [mcd, {name: ours, method: eid, cycles: 1}]\noverrides: [{}, {lr: 0.1, epochs: 2}]\n")
-    told = {row.name: row.settings for row in suite.rows}
-    assert told == {
+    assert {row.name: row.settings for row in suite.rows} == {
         "mcd": {},
         "mcd, lr=0.1, epochs=2": {"lr": 0.1, "epochs": 2},
         "ours": {"cycles": 1},
@@ -60,13 +59,15 @@ def test_methods_times_overrides(read) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_words_of_the_command_win_over_the_file() -> None:
-    file = Choice("a", "quick", tasks=("P>A",), seeds=(0,))
-    assert Choice(seeds=(1,), methods=("eid",)).over(file) == Choice("a", "quick", ("eid",), ("P>A",), (1,))
-    assert Choice("b", "paper", tasks=("A>P",)).over(file) == Choice("b", "paper", (), ("A>P",), (0,))
+    file = SuiteChoice("a", "quick", tasks=("P>A",), seeds=(0,))
+    choice = SuiteChoice(seeds=(1,), methods=("eid",)).over(file)
+    assert choice == SuiteChoice("a", "quick", ("eid",), ("P>A",), (1,))
+    choice = SuiteChoice("b", "paper", tasks=("A>P",)).over(file)
+    assert choice == SuiteChoice("b", "paper", (), ("A>P",), (0,))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("metods: [eid]", "did you mean 'methods'"),
         ("seeds: [0]", "names no method"),
@@ -79,15 +80,15 @@ def test_words_of_the_command_win_over_the_file() -> None:
         ("methods: [eid]\noverrides: [cycles]", "override 'cycles' is not a mapping"),
         ("methods: [eid]\nseeds: 3", "'seeds' must be a list"),
         ("methods: [eid]\nsettings: [epochs]", "'settings' must be a mapping"),
-        ("methods: [eid]\ndata: 3", "'data' must be a word"),
+        ("methods: [eid]\ndata: 3", "'data' must be a string, not 3"),
         ("methods: [eid]\npaper: pcas", "did you mean 'pacs'"),
         ("methods: [eid", "cannot be read as YAML"),
         ("- eid", "holds no settings"),
         ("methods: [eid]\nsettings: {plugin: nowhere.py}", "the plugin 'nowhere.py' cannot be read"),
     ],
 )
-def test_mistakes(text: str, told: str, read) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(UserError, match=told) as caught:
+def test_mistakes(text: str, message: str, read) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UserError, match=message) as caught:
         read(text)
     assert "\n" not in str(caught.value)
 

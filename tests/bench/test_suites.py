@@ -1,12 +1,12 @@
-"""The named suites: what the paper's tables compare, with settings that resolve."""
+"""The built-in suites: what the paper's tables compare, with settings that resolve."""
 
 from __future__ import annotations
 
 import pytest
 
-from ssdg.bench.suites import SUITES, Suite, find_suite, label
+from ssdg.bench.suites import SUITES, Suite, find_suite, row_name
 from ssdg.bench.tables.results_table import paper_numbers, paper_rows, paper_tables
-from ssdg.config import PRESETS, Kind, merge, resolve
+from ssdg.config import PRESETS, AugmentKind, merge, resolve
 from ssdg.errors import UserError
 from ssdg.methods import find_method
 
@@ -51,10 +51,10 @@ def test_rows_have_unique_names_and_the_family_of_their_method(suite: Suite) -> 
 @pytest.mark.parametrize("kind", ["photo", "none"])
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)
-def test_every_row_is_a_run_of_its_own_in_every_preset(suite: Suite, preset: str, kind: Kind) -> None:
+def test_every_row_is_a_run_of_its_own_in_every_preset(suite: Suite, preset: str, kind: AugmentKind) -> None:
     base = {"labeled": "a", "target": "b", "preset": preset}
-    given = [merge(merge({**base, "method": row.method}, suite.settings), row.settings) for row in suite.rows]
-    hashes = {resolve(settings, kind=kind, size=32).hash for settings in given}
+    configs = [merge(merge({**base, "method": row.method}, suite.settings), row.settings) for row in suite.rows]
+    hashes = {resolve(config, kind=kind, size=32).hash for config in configs}
     assert len(hashes) == len(suite.rows)
 
 
@@ -68,8 +68,8 @@ def test_what_the_text_says_of_a_row() -> None:
 
 
 def test_a_row_is_named_by_what_is_typed() -> None:
-    told = label("eid", {"style": False, "iterations": None, "mix": "x+u", "labeler": {"lr": 0.1}})
-    assert told == "eid, style=false, iterations=null, mix=x+u, labeler.lr=0.1"
+    name = row_name("eid", {"style": False, "iterations": None, "mix": "x+u", "labeler": {"lr": 0.1}})
+    assert name == "eid, style=false, iterations=null, mix=x+u, labeler.lr=0.1"
 
 
 def test_an_unknown_suite() -> None:

@@ -14,8 +14,8 @@ from ssdg.data.sources.tree import Reader, read_tree
 from ssdg.estimator.input_folders import write_once
 from ssdg.estimator.inputs import Images, read_images
 
-COLOUR = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
-GREY = COLOUR[..., 0]
+COLOR = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
+GRAY = COLOR[..., 0]
 Y = [3, 10, 3, 10]
 
 
@@ -44,13 +44,13 @@ class Column:
 
 def pixels(images: Images) -> np.ndarray[Any, Any]:
     with Reader() as reader:
-        found = [c if isinstance(c, np.ndarray) else decode_whole(reader.read(c)) for c, _ in images]
-    return np.stack(found)
+        arrays = [c if isinstance(c, np.ndarray) else decode_whole(reader.read(c)) for c, _ in images]
+    return np.stack(arrays)
 
 
-def written(folder: Path, given: Any, labels: Any = "needed") -> list[tuple[str, Any]]:
+def written(folder: Path, inputs: Any, labels: Any = "required") -> list[tuple[str, Any]]:
     """Class folder and pixels of every file, in the order in which they were given."""
-    write_once(read_images(given, "labeled", labels), folder, labels, may_replace=False)
+    write_once(read_images(inputs, "labeled", labels), folder, labels, may_replace=False)
     items = sorted(read_tree(folder).images, key=lambda item: item.parts[-1])
     with Reader() as reader:
         return [("/".join(item.parts[:-1]), decode_whole(reader.content(item))) for item in items]
@@ -59,20 +59,20 @@ def written(folder: Path, given: Any, labels: Any = "needed") -> list[tuple[str,
 def forms(folder: Path) -> dict[str, Any]:
     """The same four colour images in every form."""
     paths = [folder / f"{n}.png" for n in range(4)]
-    for path, image in zip(paths, COLOUR, strict=True):
+    for path, image in zip(paths, COLOR, strict=True):
         Image.fromarray(image).save(path)
-    tensors = torch.from_numpy(COLOUR).permute(0, 3, 1, 2)
+    tensors = torch.from_numpy(COLOR).permute(0, 3, 1, 2)
     return {
-        "array": COLOUR,
-        "list of arrays": list(COLOUR),
-        "array in another order of bytes": np.asfortranarray(COLOUR),
-        "PIL": [Image.fromarray(image) for image in COLOUR],
-        "tuple of PIL": tuple(Image.fromarray(image) for image in COLOUR),
+        "array": COLOR,
+        "list of arrays": list(COLOR),
+        "array in another order of bytes": np.asfortranarray(COLOR),
+        "PIL": [Image.fromarray(image) for image in COLOR],
+        "tuple of PIL": tuple(Image.fromarray(image) for image in COLOR),
         "paths": paths,
         "strings": list(map(str, paths)),
         "array of strings": np.array(list(map(str, paths))),
         "column of a table": Column(list(map(str, paths))),
         "uint8 tensors": tensors,
         "dataset of float tensors": Pairs(list(tensors / 255)),
-        "dataset of PIL": Pairs([Image.fromarray(image) for image in COLOUR]),
+        "dataset of PIL": Pairs([Image.fromarray(image) for image in COLOR]),
     }

@@ -55,3 +55,17 @@ def benchmark(root: Path, domains: tuple[str, ...] = ("one", "two", "three"), pe
     for number, domain in enumerate(domains):
         class_folders(root / domain, {"cat": per_class, "dog": per_class}, start=1000 * number)
     return root
+
+
+def write_splits(folder: Path, domain: str, **lists: list[str]) -> None:
+    """Write split files of PACS: lines `path label` by split."""
+    for split, lines in lists.items():
+        write(folder / f"{domain}_{split}_kfold.txt", "".join(f"{line}\n" for line in lines).encode())
+
+
+def npz(path: Path, labels: list[int], side: int = 4) -> Path:
+    """Write random images with these labels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    images = np.random.default_rng(len(labels)).integers(0, 256, (len(labels), side, side, 3), np.uint8)
+    np.savez(path, images=images, labels=np.array(labels))
+    return path

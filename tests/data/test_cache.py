@@ -21,18 +21,18 @@ BUILD = """
 import sys, time
 from pathlib import Path
 from ssdg.data.cache import load_images
-from ssdg.data.sources import read_tree
-root, cache, said, pause = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4])
+from ssdg.data.sources.tree import read_tree
+root, cache, log, pause = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4])
 def progress(done, total):
-    with said.open("a") as file:
+    with log.open("a") as file:
         file.write(f"{done}\\n")
     time.sleep(pause)
 load_images(read_tree(root).images, 8, cache, progress=progress)
 """
 
 
-def start_build(root, cache, said, pause):
-    arguments = [sys.executable, "-c", BUILD, str(root), str(cache), str(said), str(pause)]
+def start_build(root, cache, log, pause):
+    arguments = [sys.executable, "-c", BUILD, str(root), str(cache), str(log), str(pause)]
     source = str(Path(ssdg.__file__).parents[1])
     return subprocess.Popen(arguments, env=os.environ | {"PYTHONPATH": source})
 
@@ -127,31 +127,31 @@ def test_an_archive_and_its_folder_share_one_cache(tmp_path):
 
 def test_a_cut_data_file_is_built_again(tmp_path):
     root = class_folders(tmp_path / "d", {"a": 3})
-    want = load(root, tmp_path / "cache").images[np.arange(3)]
+    expected = load(root, tmp_path / "cache").images[np.arange(3)]
     (data,) = (tmp_path / "cache").glob("*.u8")
     os.truncate(data, 10)
-    np.testing.assert_array_equal(load(root, tmp_path / "cache").images[np.arange(3)], want)
+    np.testing.assert_array_equal(load(root, tmp_path / "cache").images[np.arange(3)], expected)
 
 
 def test_a_file_that_changes_between_the_passes_is_told(tmp_path, monkeypatch):
     root = class_folders(tmp_path / "d", {"a": 3})
-    real = cache_module._decoded
+    real = cache_module._open_pixels
 
     def change_first(*arguments, **options):
         write(root / "a/001.png", png(99))
         return real(*arguments, **options)
 
-    monkeypatch.setattr(cache_module, "_decoded", change_first)
+    monkeypatch.setattr(cache_module, "_open_pixels", change_first)
     with pytest.raises(UserError, match=r"a/001\.png' changed"):
         load(root, tmp_path / "cache")
 
 
 def test_two_processes_decode_once(tmp_path):
     root = benchmark(tmp_path / "d", per_class=8)
-    said = [tmp_path / "said0", tmp_path / "said1"]
-    builds = [start_build(root, tmp_path / "cache", path, 0.3) for path in said]
+    log = [tmp_path / "said0", tmp_path / "said1"]
+    builds = [start_build(root, tmp_path / "cache", path, 0.3) for path in log]
     assert [build.wait(60) for build in builds] == [0, 0]
-    assert sum(path.exists() for path in said) == 1
+    assert sum(path.exists() for path in log) == 1
 
 
 def test_a_killed_build_leaves_nothing_harmful(tmp_path):
@@ -225,5 +225,5 @@ def test_a_read_only_cache_opens_what_it_has(tmp_path):
 def test_description_tells_size_and_count(tmp_path):
     load(class_folders(tmp_path / "d", {"a": 3}), tmp_path / "cache")
     (meta,) = (tmp_path / "cache").glob("*.json")
-    about = json.loads(meta.read_text())
-    assert (about["images"], about["size"], about["unreadable"]) == (3, 8, {})
+    record = json.loads(meta.read_text())
+    assert (record["images"], record["size"], record["unreadable"]) == (3, 8, {})

@@ -1,6 +1,6 @@
 import pytest
 
-from ssdg.data.catalog import CATALOG, dataset_of, find_domain
+from ssdg.data.catalog import CATALOG, find_domain, identify_dataset
 from ssdg.errors import UserError
 
 BY_NAME = {dataset.name: dataset for dataset in CATALOG}
@@ -22,22 +22,22 @@ PACS = ("art_painting", "cartoon", "photo", "sketch")
     ],
 )
 def test_roots_are_known_by_their_domains(domains, name):
-    assert dataset_of(domains) is BY_NAME[name]
+    assert identify_dataset(domains) is BY_NAME[name]
 
 
 def test_strangers_are_not():
-    assert dataset_of(("web",)) is None
-    assert dataset_of(("left", "right", "photo")) is None
+    assert identify_dataset(("web",)) is None
+    assert identify_dataset(("left", "right", "photo")) is None
 
 
-@pytest.mark.parametrize("given", ["P", "p", "photo", "PHOTO"])
-def test_domain_names(given):
-    assert find_domain(given, PACS, BY_NAME["PACS"]) == "photo"
+@pytest.mark.parametrize("query", ["P", "p", "photo", "PHOTO"])
+def test_domain_names(query):
+    assert find_domain(query, PACS, BY_NAME["PACS"]) == "photo"
 
 
-@pytest.mark.parametrize("given", ["Rw", "Real_World", "real world", "RealWorld"])
-def test_real_world_has_many_spellings(given):
-    assert find_domain(given, ("Art", "Real World"), BY_NAME["Office-Home"]) == "Real World"
+@pytest.mark.parametrize("query", ["Rw", "Real_World", "real world", "RealWorld"])
+def test_real_world_has_many_spellings(query):
+    assert find_domain(query, ("Art", "Real World"), BY_NAME["Office-Home"]) == "Real World"
 
 
 def test_unknown_domain_is_suggested():

@@ -33,24 +33,24 @@ def crawled(tmp_path: Path) -> Path:
 
 
 def test_an_ood_folder_inside_a_class_tells_the_rate_of_every_class(crawled: Path) -> None:
-    told = count_images(read_benchmark(crawled))
-    web = told.domains[2]
+    statistics = count_images(read_benchmark(crawled))
+    web = statistics.domains[2]
     assert web.classes == {"dog": Count(8, 2), "horse": Count(4, 0)}
     assert web.classes["dog"].ood_percent == 25
     assert (web.total, web.expected) == (Count(12, 2), 5243)
-    assert told.dataset is not None
-    assert told.dataset.name == "PACS-Webdata"
-    assert told.domains[0].total == Count(3, None)  # nobody told
+    assert statistics.dataset is not None
+    assert statistics.dataset.name == "PACS-Webdata"
+    assert statistics.domains[0].total == Count(3, None)  # nobody told
 
 
 def test_an_ood_folder_beside_the_classes_tells_the_rate_of_the_domain_alone(tmp_path: Path) -> None:
     write_images(tmp_path / "web" / "ant", 3)
     write_images(tmp_path / "web" / "zebra", 3)
     write_images(tmp_path / "web" / "ood", 2)
-    told = count_images(read_benchmark(tmp_path))
-    assert told.classes == ("ant", "zebra", "ood")
-    assert told.domains[0].classes == {"ant": Count(3), "zebra": Count(3), "ood": Count(2, 2)}
-    assert told.domains[0].total == Count(8, 2)
+    statistics = count_images(read_benchmark(tmp_path))
+    assert statistics.classes == ("ant", "zebra", "ood")
+    assert statistics.domains[0].classes == {"ant": Count(3), "zebra": Count(3), "ood": Count(2, 2)}
+    assert statistics.domains[0].total == Count(8, 2)
 
 
 def test_both_kinds_of_folders_add_up(crawled: Path) -> None:
@@ -62,12 +62,12 @@ def test_both_kinds_of_folders_add_up(crawled: Path) -> None:
 
 def test_a_root_named_ood_says_nothing(tmp_path: Path) -> None:
     benchmark(tmp_path / "ood" / "x", ("one", "ood"))
-    told = count_images(read_benchmark(tmp_path / "ood"))
-    assert [domain.total.ood for domain in told.domains] == [None, None]
+    statistics = count_images(read_benchmark(tmp_path / "ood"))
+    assert [domain.total.ood for domain in statistics.domains] == [None, None]
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    assert call(["data", "statistics", *map(str, words)]) == 0
+def printed(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    assert call(["data", "statistics", *map(str, args)]) == 0
     return capsys.readouterr().out
 
 
@@ -84,10 +84,10 @@ def test_formats_hold_the_same_numbers(crawled: Path, tmp_path: Path, capsys: py
     assert "OOD, \\%" in latex
     lines = list(csv.DictReader(printed(capsys, crawled, "--format", "csv").splitlines()))
     assert {(line["domain"], line["class"]): line["ood_percent"] for line in lines}["web", "(all)"] == "16.67"
-    found = json.loads(printed(capsys, crawled, "--json"))
-    assert found["known_as"] == "PACS-Webdata"
-    assert found["domains"][2]["classes"]["horse"] == {"images": 4, "ood": 0, "ood_percent": 0.0}
-    assert found["domains"][0]["ood"] is None
+    data = json.loads(printed(capsys, crawled, "--json"))
+    assert data["known_as"] == "PACS-Webdata"
+    assert data["domains"][2]["classes"]["horse"] == {"images": 4, "ood": 0, "ood_percent": 0.0}
+    assert data["domains"][0]["ood"] is None
     assert printed(capsys, crawled, "-o", tmp_path / "made.txt") == ""
     assert (tmp_path / "made.txt").read_text() == text
 
@@ -101,9 +101,9 @@ def test_names_are_not_read_as_markup(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_mistakes_cost_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
-    for root, told in ((tmp_path / "nowhere", "does not exist"), (tmp_path / "empty", "no domain in")):
+    for root, message in ((tmp_path / "nowhere", "does not exist"), (tmp_path / "empty", "no domain in")):
         assert call(["data", "statistics", str(root)]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_embedded_data_have_names_and_a_folder_of_that_name_comes_first(

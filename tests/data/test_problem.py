@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import benchmark, class_folders, png, write, zip_files
-from test_benchmark import npz, write_splits
+from pictures import benchmark, class_folders, npz, png, write, write_splits, zip_files
 
+from ssdg.data import problem as problem_module
 from ssdg.data.hidden import OOD, UNKNOWN
 from ssdg.data.problem import benchmark_problem, data_defaults, folder_problem
+from ssdg.data.roles import find_roles
 from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.errors import UserError
 
@@ -29,14 +30,14 @@ def bench(tmp_path):
 
 
 @pytest.fixture
-def own(tmp_path):
+def custom(tmp_path):
     class_folders(tmp_path / "labeled", {"cat": 6, "dog": 6})
     class_folders(tmp_path / "pile", {"x": 5}, start=100)
 
     def build(labeled="labeled", unlabeled=("pile",), target=None, **options):
         paths = [tmp_path / name for name in unlabeled]
-        goal = tmp_path / target if target else None
-        return folder_problem(tmp_path / labeled, paths, goal, size=8, cache=tmp_path / "cache", **options)
+        target_path = tmp_path / target if target else None
+        return folder_problem(tmp_path / labeled, paths, target_path, size=8, cache=tmp_path / "cache", **options)
 
     build.root = tmp_path
     return build
@@ -66,16 +67,27 @@ def test_unlabeled_domains_in_the_given_order(tmp_path):
     assert problem.target is None
 
 
+def test_resolved_roles_are_not_resolved_again(bench, monkeypatch):
+    names = {"labeled": "ONE", "target": "three", "unlabeled": None, "web": None, "setting": "ssdg"}
+    roles = find_roles(read_benchmark(bench.root), **names)
+    expected = bench(**names)
+    monkeypatch.setattr(problem_module, "find_roles", lambda *_, **__: pytest.fail("resolved again"))
+    problem = bench(**names, roles=roles)
+    assert problem.fingerprint == expected.fingerprint
+    assert problem.domains == expected.domains == ("one", "two")
+    assert problem.target.name == "three"
+
+
 def test_labels_belong_to_their_images(bench):
     problem = bench()
     for subset in (problem.task.labeled, problem.validation):
-        wanted = {}
+        labels = {}
         for label, name in enumerate(("cat", "dog")):
             for path in (bench.root / "one" / name).iterdir():
                 from ssdg.data.cache import digest_content
 
-                wanted[digest_content(path.read_bytes())] = label
-        assert [wanted[d.tobytes()] for d in subset.images.digest] == subset.y.tolist()
+                labels[digest_content(path.read_bytes())] = label
+        assert [labels[d.tobytes()] for d in subset.images.digest] == subset.y.tolist()
 
 
 def test_truth_and_paths_are_aligned(bench):
@@ -165,17 +177,17 @@ def test_unreadable_images_are_told_and_left_out(bench):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"labeled": "onne"}, "did you mean 'one'"),
         ({"target": "one"}, "both the labeled and the target"),
         ({"unlabeled": ["two", "three"]}, "both the target domain and an unlabeled one"),
         ({"unlabeled": ["one"]}, "both the labeled domain and an unlabeled one"),
-        ({"unlabeled": ["two", "TWO"]}, "given twice"),
+        ({"unlabeled": ["two", "TWO"]}, "listed twice"),
     ],
 )
-def test_wrong_roles(bench, options, says):
-    with pytest.raises(UserError, match=says):
+def test_wrong_roles(bench, options, message):
+    with pytest.raises(UserError, match=message):
         bench(**options)
 
 
@@ -199,10 +211,10 @@ def test_domain_without_readable_images_is_refused(bench):
         bench()
 
 
-def test_own_folders(own):
-    class_folders(own.root / "goal", {"cat": 2, "dog": 3}, start=200)
-    write(own.root / "pile/deep/er/cat/9.png", png(900))
-    problem = own(target="goal")
+def test_own_folders(custom):
+    class_folders(custom.root / "goal", {"cat": 2, "dog": 3}, start=200)
+    write(custom.root / "pile/deep/er/cat/9.png", png(900))
+    problem = custom(target="goal")
     assert problem.domains == ("labeled", "pile")
     assert problem.task.classes == ("cat", "dog")
     assert sorted(problem.truth["pile"].tolist())[-1] in (0, UNKNOWN)
@@ -210,49 +222,49 @@ def test_own_folders(own):
     assert sorted(problem.target.paths)[0] == "cat/200.png"
 
 
-def test_flat_target_is_to_be_predicted(own):
+def test_flat_target_is_to_be_predicted(custom):
     for number in range(3):
-        write(own.root / f"goal/{number}.png", png(300 + number))
-    problem = own(target="goal")
+        write(custom.root / f"goal/{number}.png", png(300 + number))
+    problem = custom(target="goal")
     assert len(problem.target.images) == 3
     assert not problem.target.is_labeled
     assert set(problem.target.y) == {UNKNOWN}
 
 
-def test_truth_by_a_folder_named_like_a_class(own):
-    class_folders(own.root / "web/wrapped", {"cat": 4, "ood": 4}, start=400)
-    problem = own(unlabeled=("web",))
+def test_truth_by_a_folder_named_like_a_class(custom):
+    class_folders(custom.root / "web/wrapped", {"cat": 4, "ood": 4}, start=400)
+    problem = custom(unlabeled=("web",))
     assert [y == 0 for y in problem.truth["web"]] == ["/cat/" in path for path in problem.paths["web"]]
 
 
-def test_folders_of_one_name_are_numbered(own):
-    class_folders(own.root / "b/pile", {"x": 2}, start=500)
-    class_folders(own.root / "c/pile", {"x": 2}, start=600)
-    assert own(unlabeled=("pile", "b/pile", "c/pile")).domains == ("labeled", "pile", "pile-2", "pile-3")
+def test_folders_of_one_name_are_numbered(custom):
+    class_folders(custom.root / "b/pile", {"x": 2}, start=500)
+    class_folders(custom.root / "c/pile", {"x": 2}, start=600)
+    assert custom(unlabeled=("pile", "b/pile", "c/pile")).domains == ("labeled", "pile", "pile-2", "pile-3")
 
 
-def test_stray_images_are_told(own):
-    write(own.root / "labeled/stray.png", png(999))
-    problem = own()
+def test_stray_images_are_told(custom):
+    write(custom.root / "labeled/stray.png", png(999))
+    problem = custom()
     assert problem.unreadable == (("stray.png", "lies outside any class folder"),)
     assert len(problem.task.labeled) + len(problem.validation) == 12
 
 
-def test_one_image_per_class_stays_in_training(own):
-    class_folders(own.root / "tiny", {"cat": 1, "dog": 1}, start=700)
-    problem = own(labeled="tiny")
+def test_one_image_per_class_stays_in_training(custom):
+    class_folders(custom.root / "tiny", {"cat": 1, "dog": 1}, start=700)
+    problem = custom(labeled="tiny")
     assert len(problem.task.labeled) == 2
     assert problem.validation is None
 
 
-def test_own_archives(own):
+def test_own_archives(custom):
     files = {f"p/{name}/{i}.png": png(800 + 10 * len(name) + i) for name in ("cat", "horse") for i in range(3)}
-    zip_files(own.root / "p.zip", files)
-    assert own(labeled="p.zip").task.classes == ("cat", "horse")
+    zip_files(custom.root / "p.zip", files)
+    assert custom(labeled="p.zip").task.classes == ("cat", "horse")
 
 
-def test_wrong_own_folders(own):
-    root = own.root
+def test_wrong_own_folders(custom):
+    root = custom.root
     (root / "empty").mkdir()
     write(root / "flat/1.png", png(1))
     class_folders(root / "single", {"cat": 3})
@@ -268,18 +280,18 @@ def test_wrong_own_folders(own):
         ({"labeled": "alone"}, "fewer than two images"),
         ({"labeled": "gone"}, "labeled folder .* does not exist"),
         ({"unlabeled": ["gone"]}, "unlabeled folder .* does not exist"),
-        ({"unlabeled": ["empty"]}, "holds no image"),
-        ({"target": "empty"}, "holds no image"),
+        ({"unlabeled": ["empty"]}, "contains no images"),
+        ({"target": "empty"}, "contains no images"),
         ({"target": "gone"}, "target folder .* does not exist"),
         ({"target": "other"}, "'other' has 'fish'.*'labeled' has 'dog'"),
-        ({"target": "pile"}, "same or one lies in the other"),
-        ({"target": "link"}, "same or one lies in the other"),
-        ({"unlabeled": ["labeled/cat"]}, "same or one lies in the other"),
-        ({"unlabeled": ["pile", "pile/x"]}, "same or one lies in the other"),
+        ({"target": "pile"}, "are the same, or one is inside the other"),
+        ({"target": "link"}, "are the same, or one is inside the other"),
+        ({"unlabeled": ["labeled/cat"]}, "are the same, or one is inside the other"),
+        ({"unlabeled": ["pile", "pile/x"]}, "are the same, or one is inside the other"),
     ]
-    for options, says in cases:
-        with pytest.raises(UserError, match=says) as caught:
-            own(**options)
+    for options, message in cases:
+        with pytest.raises(UserError, match=message) as caught:
+            custom(**options)
         assert "\n" not in str(caught.value)
 
 

@@ -39,7 +39,7 @@ PILLOW: list[tuple[ra.Op, Callable[[Image.Image], Image.Image], float]] = [  # w
     (ra.posterize, lambda i: ImageOps.posterize(i, 5), 0.01),  # 4 + floor(0.3 * 5)
     (ra.brightness, lambda i: ImageEnhance.Brightness(i).enhance(KEEP), 1.0),
     (ra.contrast, lambda i: ImageEnhance.Contrast(i).enhance(KEEP), 1.5),
-    (ra.colour, lambda i: ImageEnhance.Color(i).enhance(KEEP), 1.5),
+    (ra.color, lambda i: ImageEnhance.Color(i).enhance(KEEP), 1.5),
     (ra.sharpness, lambda i: ImageEnhance.Sharpness(i).enhance(KEEP), 1.5),
 ]
 
@@ -74,7 +74,7 @@ def test_chosen_op_acts_on_its_sample_only(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "level", "seen", "shown"),
+    ("name", "level", "source", "destination"),
     [
         ("translate_x", 1.0, np.s_[:, 3:], np.s_[:, :7]),
         ("translate_x", 0.0, np.s_[:, :7], np.s_[:, 3:]),
@@ -82,12 +82,12 @@ def test_chosen_op_acts_on_its_sample_only(name: str) -> None:
     ],
 )
 def test_translation_moves_three_tenths_and_uncovers_grey(
-    name: str, level: float, seen: tuple[slice, slice], shown: tuple[slice, slice]
+    name: str, level: float, source: tuple[slice, slice], destination: tuple[slice, slice]
 ) -> None:
     x = torch.rand(1, 3, 10, 10, generator=torch_rng("x"))
     view = ra.rand_augment(x, op_choice(name), torch.tensor([[level]]), torch.tensor([False]), geometric=True)
-    expected = torch.full((1, 3, 10, 10), ra.GREY)
-    expected[:, :, *shown] = x[:, :, *seen]
+    expected = torch.full((1, 3, 10, 10), ra.GRAY)
+    expected[:, :, *destination] = x[:, :, *source]
     torch.testing.assert_close(view, expected)
 
 

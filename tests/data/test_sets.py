@@ -44,9 +44,9 @@ def test_fingerprint_tells_content_and_order_but_not_storage():
 
 def test_one_pixel_changes_the_fingerprint():
     pixels = np.zeros((2, 4, 4, 3), np.uint8)
-    before = ImageTable.of(pixels.copy()).fingerprint
+    before = ImageTable.from_array(pixels.copy()).fingerprint
     pixels[1, 3, 2, 1] = 1
-    assert ImageTable.of(pixels).fingerprint != before
+    assert ImageTable.from_array(pixels).fingerprint != before
 
 
 def test_fingerprint_of_a_labeled_set_tells_all_that_training_sees():
@@ -80,11 +80,11 @@ def test_pseudo_labels_make_an_untrusted_set_of_the_kept_images():
     labels = PseudoLabels(
         np.array([5, 6, 7]), np.array([True, False, True]), np.ones(3, np.float32), np.zeros((1, 3), np.int64)
     )
-    made = pool.labeled_by(labels)
-    assert values(made.images) == [10, 12]
-    assert made.y.tolist() == [5, 7]
-    assert made.domain.tolist() == [2, 2]
-    assert not made.trusted.any()
+    labeled = pool.labeled_by(labels)
+    assert values(labeled.images) == [10, 12]
+    assert labeled.y.tolist() == [5, 7]
+    assert labeled.domain.tolist() == [2, 2]
+    assert not labeled.trusted.any()
 
 
 def test_concat_keeps_images_beside_their_labels():

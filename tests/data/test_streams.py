@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import BASE, CLEAN, COLOURS, PLAIN, flat_images, labeled_set, unlabeled_set, values_of
-from ssdg.data.augment import strong, to_float
+from ssdg.data.augment import strong_view, to_float
 from ssdg.data.sets import ImageTable, Inputs, LabeledBatch, MixedSet, UnlabeledBatch, concat_labeled
 from ssdg.data.streams import (
     BalancedStream,
     BatchStream,
     LabeledStream,
     MixedStream,
-    Shuffled,
+    ShuffledIndices,
     UnionStream,
     UnlabeledStream,
     evaluation_batches,
@@ -29,23 +29,23 @@ def mixed(mix, any_pair, pipeline):
 
 @given(n=st.integers(1, 40), seed=st.integers(0, 99), number=st.integers(0, 50))
 def test_every_pass_is_a_permutation(n, seed, number):
-    assert sorted(Shuffled(n, seed).stretch(number * n, n)) == list(range(n))
+    assert sorted(ShuffledIndices(n, seed).take(number * n, n)) == list(range(n))
 
 
 @given(n=st.integers(1, 20), start=st.integers(0, 90), count=st.integers(1, 60))
 def test_any_stretch_is_a_piece_of_one_sequence(n, start, count):
-    sequence = np.concatenate([Shuffled(n, 3).stretch(number * n, n) for number in range(150 // n + 1)])
-    assert Shuffled(n, 3).stretch(start, count).tolist() == sequence[start : start + count].tolist()
+    sequence = np.concatenate([ShuffledIndices(n, 3).take(number * n, n) for number in range(150 // n + 1)])
+    assert ShuffledIndices(n, 3).take(start, count).tolist() == sequence[start : start + count].tolist()
 
 
 def test_passes_and_seeds_differ():
-    passes = [tuple(Shuffled(20, seed).stretch(start, 20)) for seed in (0, 1) for start in (0, 20, 40)]
+    passes = [tuple(ShuffledIndices(20, seed).take(start, 20)) for seed in (0, 1) for start in (0, 20, 40)]
     assert len(set(passes)) == 6
 
 
 def test_a_stream_of_nothing_is_refused():
     with pytest.raises(ValueError, match="at least one image"):
-        Shuffled(0, 0)
+        ShuffledIndices(0, 0)
 
 
 def test_labeled_stream_keeps_images_beside_their_labels():
@@ -88,7 +88,7 @@ def test_labeled_images_have_a_strong_view_if_asked(kind):
     assert plain.strong is None
     assert torch.equal(plain.x, both.x)
     assert torch.equal(plain.domain, both.domain)
-    assert torch.equal(both.strong, strong(both.x, torch_rng(0, 3, 0, "strong")))
+    assert torch.equal(both.strong, strong_view(both.x, torch_rng(0, 3, 0, "strong")))
     assert not torch.equal(both.strong, both.x)
 
 
@@ -101,7 +101,7 @@ def test_unlabeled_images_have_the_views_where_there_are_any(balanced):
     assert beside.unlabeled.strong is not None
 
 
-NOISE = ImageTable.of(np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
+NOISE = ImageTable.from_array(np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))
 
 
 def noisy(seed=0):
@@ -201,11 +201,11 @@ def test_a_union_is_shared_evenly_whatever_it_holds() -> None:
     """Two processes get two of four images each in every step, though labeled and guessed ones come in odd counts."""
     data = concat_labeled([BASE, CLEAN])
     shares = [UnionStream(data, 4, 3, replace(PLAIN, rank=rank, world=2)) for rank in (0, 1)]
-    whole, odd = UnionStream(data, 4, 3, PLAIN), 0
+    single, num_odd = UnionStream(data, 4, 3, PLAIN), 0
     for step in range(8):
         parts = [share.draw(step) for share in shares]
         assert [sum(len(part.x) for part in pair) for pair in parts] == [2, 2]
         seen = sorted(value for pair in parts for part in pair for value in values_of(part.x) if len(part.x))
-        assert seen == sorted(value for part in whole.draw(step) for value in values_of(part.x) if len(part.x))
-        odd += len(whole.draw(step)[0].x) % 2
-    assert odd
+        assert seen == sorted(value for part in single.draw(step) for value in values_of(part.x) if len(part.x))
+        num_odd += len(single.draw(step)[0].x) % 2
+    assert num_odd

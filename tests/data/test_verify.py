@@ -2,8 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from pictures import benchmark, encoded, picture, png, write
-from test_benchmark import npz, write_splits
+from pictures import benchmark, encoded, npz, picture, png, write, write_splits
 
 from ssdg.cli.data import app
 from ssdg.data.verify import describe, verify
@@ -51,12 +50,12 @@ def test_lists(tmp_path):
         train=[*names, "one/cat/gone.png 1"],
         crossval=["one/cat/000.png 1", "one/cat/000.png 1"],
     )
-    found = {finding.kind: finding.text for finding in verify(tmp_path)}
-    assert set(found) == {"missing", "repeated", "unlisted", "overlap"}
-    assert "gone.png" in found["missing"]
-    assert "003.png" in found["unlisted"]
-    assert "000.png" in found["repeated"]
-    assert "000.png" in found["overlap"]
+    texts = {finding.kind: finding.text for finding in verify(tmp_path)}
+    assert set(texts) == {"missing", "repeated", "unlisted", "overlap"}
+    assert "gone.png" in texts["missing"]
+    assert "003.png" in texts["unlisted"]
+    assert "000.png" in texts["repeated"]
+    assert "000.png" in texts["overlap"]
 
 
 def test_counts_and_classes(tmp_path):
@@ -68,14 +67,14 @@ def test_counts_and_classes(tmp_path):
 def test_description(tmp_path, capsys):
     benchmark(tmp_path, ("photo", "sketch"))
     npz(tmp_path / "mnist.npz", [0, 1, 1], side=5)
-    found = describe(tmp_path)
-    assert found.sizes["photo"] == {(12, 10): 12}
-    assert found.sizes["mnist"] == {(5, 5): 3}
+    description = describe(tmp_path)
+    assert description.sizes["photo"] == {(12, 10): 12}
+    assert description.sizes["mnist"] == {(5, 5): 3}
     code, out = run(capsys, "describe", tmp_path, "--json")
     assert code == 0
-    told = json.loads(out)
-    assert told["known_as"] == "PACS"
-    assert told["domains"][0]["classes"] == {"0": 1, "1": 2}
+    data = json.loads(out)
+    assert data["known_as"] == "PACS"
+    assert data["domains"][0]["classes"] == {"0": 1, "1": 2}
     code, out = run(capsys, "describe", tmp_path)
     assert code == 0
     assert "photo" in out

@@ -17,8 +17,8 @@ from ssdg.cli import call
 from ssdg.config import RunConfig, resolve
 from ssdg.data.hidden import Problem
 from ssdg.discovery import discover as discovery
-from ssdg.discovery.discover import check_discovery, piles_of
-from ssdg.engine.replay import open_past
+from ssdg.discovery.discover import check_discovery, make_mixtures
+from ssdg.engine.replay import open_past_run
 from ssdg.engine.run import run
 from ssdg.engine.setup import open_run
 from ssdg.errors import Stopped, UserError
@@ -105,7 +105,7 @@ def test_methods_take_them_for_domains(found: Path) -> None:
 
 def test_the_truth_goes_along_image_by_image(styles: Path, cache: Path, found: Path) -> None:
     _, before = opened(cache, **{**of_root(styles), "discover_domains": None})
-    after = open_past(found, cache=cache, device="cpu").problem
+    after = open_past_run(found, cache=cache, device="cpu").problem
     true = {
         image.tobytes(): (y, path, name)
         for name, pool in before.task.unlabeled.items()
@@ -158,7 +158,7 @@ def test_a_stopped_run_goes_on_with_the_same_domains(
     def again(*_: object) -> None:
         raise AssertionError("the domains were looked for again")
 
-    monkeypatch.setattr(discovery, "find_styles", again)
+    monkeypatch.setattr(discovery, "cluster_styles", again)
     train(cache, tmp_path, **of_root(styles))
     assert same_weights(tmp_path, found)
     assert (tmp_path / "domains.npz").read_bytes() == (found / "domains.npz").read_bytes()
@@ -179,21 +179,23 @@ def test_one_pile_and_folders_one_by_one(styles: Path, cache: Path, tmp_path: Pa
 
 def test_a_damaged_or_foreign_file_is_told(styles: Path, cache: Path, found: Path, tmp_path: Path) -> None:
     config, problem = opened(cache, **of_root(styles))
-    piles = piles_of(config, problem)
+    mixtures = make_mixtures(config, problem)
     (tmp_path / "bad.npz").write_bytes(b"no")
     for path in (tmp_path / "bad.npz", tmp_path / "none.npz"):
         with pytest.raises(UserError, match="missing or damaged"):
-            discovery.load_parts(path, piles)
+            discovery.load_clusterings(path, mixtures)
     config, problem = opened(cache, **of_root(styles, unlabeled=["smooth"]))
     with pytest.raises(UserError, match="other images"):
-        discovery.load_parts(found / "domains.npz", piles_of(config, problem))
+        discovery.load_clusterings(found / "domains.npz", make_mixtures(config, problem))
 
 
 def test_bad_input(styles: Path, cache: Path, complaint: Complaint, tmp_path: Path) -> None:
     words = ["train", "--data", styles, "--labeled", "photo", "--target", "night", "--cache", cache]
     words += [f"{key}={value}" for key, value in TINY.items()]
     for wrong in ("0", "-2", "many", "1.5", "true"):
-        assert "give auto, or a number of domains from 1 on" in complaint(*words, f"--discover-domains={wrong}")
+        assert "expected auto, or a number of domains of at least 1" in complaint(
+            *words, f"--discover-domains={wrong}"
+        )
     assert "is not allowed" in complaint(*words, "discover_domains=true")
     assert "more than the" in complaint(*words, "--discover-domains", "500")
     assert "--setting uda" in complaint(*words, "--discover-domains", "2", "--setting", "uda")

@@ -62,8 +62,8 @@ def test_folders_of_ones_own(world: Path, cache: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"target": None}, "adapts to the target and none was given; add --target"),
-        ({"unlabeled": ["neon"]}, "'neon' was given as one; leave --unlabeled out"),
+        ({"target": None}, "adapts to the target, but there is none; add --target"),
+        ({"unlabeled": ["neon"]}, "'neon' is listed as another; remove --unlabeled"),
         ({"target": "photo"}, "both the labeled and the target domain"),
     ],
 )

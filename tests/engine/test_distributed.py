@@ -49,7 +49,7 @@ def test_the_cycle_runs_in_two_processes(world: Path, cache: Path, tmp_path: Pat
     done = in_two_processes(*words(world, cache, tmp_path / "two", "eid"))
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "two" / "result.json").read_text())["epochs"]
-    assert done.stdout.count("accuracy on unseen night") == 1  # one process speaks
+    assert done.stdout.count("accuracy (%) on unseen night") == 1  # one process speaks
 
 
 def test_a_batch_that_cannot_be_shared_is_refused(world: Path, cache: Path, tmp_path: Path) -> None:

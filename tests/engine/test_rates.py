@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ssdg.engine.loop import Rate, hump
+from ssdg.engine.loop import LearningRate, hump
 
 
 def test_a_hump_rises_over_a_tenth_and_falls_by_a_cosine() -> None:
@@ -27,20 +27,20 @@ def test_a_short_hump_has_its_top_and_no_step_without_a_rate(steps: int) -> None
     assert min(shares) > 0
 
 
-def rates(rate: Rate, steps: int) -> list[list[float]]:
+def rates(rate: LearningRate, steps: int) -> list[list[float]]:
     """Of two optimizers, one of them with two groups, at every step."""
     weights = [torch.nn.Parameter(torch.zeros(1)) for _ in range(3)]
     slow = torch.optim.SGD([{"params": weights[:1], "lr": 0.1}, {"params": weights[1:2], "lr": 0.02}])
     learner: Any = SimpleNamespace(opts={"slow": slow, "fast": torch.optim.SGD(weights[2:], lr=0.5)})
     seen = []
     for step in range(steps):
-        rate.give(learner, step, steps)
+        rate.set(learner, step, steps)
         seen.append([group["lr"] for optimizer in learner.opts.values() for group in optimizer.param_groups])
     return seen
 
 
 def test_every_group_keeps_its_share_of_the_rate() -> None:
-    assert rates(Rate(), 3) == [[0.1, 0.02, 0.5]] * 3
-    assert rates(Rate(1 / 4), 2) == [[0.025, 0.005, 0.125]] * 2
-    for step, seen in enumerate(rates(Rate(1 / 9, "hump"), 30)):
+    assert rates(LearningRate(), 3) == [[0.1, 0.02, 0.5]] * 3
+    assert rates(LearningRate(1 / 4), 2) == [[0.025, 0.005, 0.125]] * 2
+    for step, seen in enumerate(rates(LearningRate(1 / 9, "hump"), 30)):
         assert seen == pytest.approx([lr / 9 * hump(step, 30) for lr in (0.1, 0.02, 0.5)])

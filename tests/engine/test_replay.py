@@ -12,12 +12,13 @@ import pytest
 import torch
 
 from runs import train_here, weights_of
-from ssdg.bench.tables.tsne import balanced_rows, evolution_of
+from ssdg.bench.tables.tsne import balanced_rows, compute_evolution
 from ssdg.data.sets import MixedSet
-from ssdg.engine.features import Passed, first_mixed
-from ssdg.engine.replay import open_past
+from ssdg.engine.features import FinishedStage, first_mixed
+from ssdg.engine.replay import open_past_run
 from ssdg.engine.run import pipeline_of
 from ssdg.errors import UserError
+from ssdg.schema import to_json
 
 ALL = 1000  # more images than the tiny world has
 
@@ -38,15 +39,15 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_a_replay_shows_every_stage_and_ends_with_the_runs_weights(copy: Path, cache: Path) -> None:
     before, passed, last = files_of(copy), [], {}
 
-    def look(stage: Passed) -> None:
-        passed.append(f"{stage.round}-{stage.key.replace('/', '-')}")
-        if stage.product:
-            last.update({name: value.clone() for name, value in stage.learner.nets.state_dict().items()})
+    def look(stage: FinishedStage) -> None:
+        passed.append(f"{stage.request.round}-{stage.request.key.replace('/', '-')}")
+        if stage.request.product:
+            last.update({name: value.clone() for name, value in stage.request.learner.nets.state_dict().items()})
 
-    audits = open_past(copy, cache=cache, device="cpu").replay(look)
+    audits = open_past_run(copy, cache=cache, device="cpu").replay(look)
     assert files_of(copy) == before
     assert passed == list(result_of(copy)["phases"])
-    assert audits == result_of(copy)["pseudo_labels"]
+    assert [to_json(audit) for audit in audits] == result_of(copy)["pseudo_labels"]
     final = weights_of(copy)
     assert last.keys() == final.keys()
     assert all(torch.equal(last[name], final[name]) for name in final)
@@ -54,9 +55,14 @@ def test_a_replay_shows_every_stage_and_ends_with_the_runs_weights(copy: Path, c
 
 def test_the_intermediate_domain_is_that_of_the_cycle(evolved: Path, cache: Path) -> None:
     """In cycle 2 it is made of the labeled images and of the clean set that cycle 1 chose."""
-    past = open_past(evolved, cache=cache, device="cpu")
+    past = open_past_run(evolved, cache=cache, device="cpu")
     sources = {}
-    past.replay(lambda stage: sources.update({stage.round: stage.inputs.labeled}) if "apl" in stage.key else None)
+
+    def look(stage: FinishedStage) -> None:
+        if "apl" in stage.request.key:
+            sources[stage.request.round] = stage.request.inputs.labeled
+
+    past.replay(look)
     assert sources[1] is past.problem.task.labeled
     assert isinstance(sources[2], MixedSet)
     with np.load(evolved / "labels" / "1-eid.npz") as file:
@@ -64,13 +70,13 @@ def test_the_intermediate_domain_is_that_of_the_cycle(evolved: Path, cache: Path
 
 
 def test_mixed_images_lie_between_a_labeled_and_a_clean_one(evolved: Path, cache: Path) -> None:
-    past = open_past(evolved, cache=cache, device="cpu")
+    past = open_past_run(evolved, cache=cache, device="cpu")
     found: list[tuple[MixedSet, torch.Tensor]] = []
 
-    def look(stage: Passed) -> None:
-        if stage.key == "apl/sketch" and isinstance(stage.inputs.labeled, MixedSet):
+    def look(stage: FinishedStage) -> None:
+        if stage.request.key == "apl/sketch" and isinstance(stage.request.inputs.labeled, MixedSet):
             pipeline = pipeline_of(past.config.model_copy(update={"augment": "none"}), past.problem, past.machine)
-            mixed = stage.inputs.labeled
+            mixed = stage.request.inputs.labeled
             found.append((mixed, torch.cat([batch.x for batch in first_mixed(stage, mixed, 6, pipeline)])))
 
     past.replay(look)
@@ -90,7 +96,7 @@ def test_mixed_images_lie_between_a_labeled_and_a_clean_one(evolved: Path, cache
 
 def test_features_and_numbers_are_those_of_the_run(evolved: Path, cache: Path) -> None:
     """The shipped head of network 1, put on the last features, is right as often as the result says."""
-    made, result = evolution_of(evolved, images=ALL, cache=cache, device="cpu"), result_of(evolved)
+    made, result = compute_evolution(evolved, images=ALL, cache=cache, device="cpu"), result_of(evolved)
     head = weights_of(evolved)
     logits = torch.from_numpy(made.targets[-1].features) @ head["first.1.weight"].T + head["first.1.bias"]
     right = 100 * float((logits.argmax(1).numpy() == made.y).mean())
@@ -104,11 +110,12 @@ def test_features_and_numbers_are_those_of_the_run(evolved: Path, cache: Path) -
         ["labeled", "unlabeled"],
         ["labeled", "unlabeled", "intermediate"],
     ]
-    assert (made.labeled, made.unlabeled, made.shown, made.target) == ("photo", ("neon", "sketch"), "neon", "night")
+    assert (made.labeled, made.unlabeled, made.target) == ("photo", ("neon", "sketch"), "night")
+    assert made.labeler_domain == "neon"
 
 
 def test_few_images_are_taken_fairly_and_alike(evolved: Path, cache: Path) -> None:
-    first, again = (evolution_of(evolved, images=12, cache=cache, device="cpu") for _ in range(2))
+    first, again = (compute_evolution(evolved, images=12, cache=cache, device="cpu") for _ in range(2))
     assert np.bincount(first.y).tolist() == [4, 4, 4]
     assert [len(group) for group in first.labelers[1].groups.values()] == [4, 4, 4]
     for one, two in zip(first.labelers, again.labelers, strict=True):
@@ -124,23 +131,23 @@ def test_balanced_rows_fill_up_from_the_larger_classes() -> None:
 
 
 def test_another_labeler_can_be_asked_for(evolved: Path, cache: Path) -> None:
-    made = evolution_of(evolved, unlabeled="sketch", images=ALL, cache=cache, device="cpu")
-    assert made.shown == "sketch"
+    made = compute_evolution(evolved, unlabeled="sketch", images=ALL, cache=cache, device="cpu")
+    assert made.labeler_domain == "sketch"
     with pytest.raises(UserError, match="did you mean 'neon'"):
-        evolution_of(evolved, unlabeled="neno", images=ALL, cache=cache, device="cpu")
+        compute_evolution(evolved, unlabeled="neno", images=ALL, cache=cache, device="cpu")
 
 
 def test_in_domain_adaptation_the_labeler_is_the_product(world: Path, cache: Path, tmp_path: Path) -> None:
     train_here(world, cache, tmp_path, "eid", cycles=2, setting="uda", epochs=1)
-    made = evolution_of(tmp_path, images=ALL, cache=cache, device="cpu")
-    assert made.product == "apl/night"
+    made = compute_evolution(tmp_path, images=ALL, cache=cache, device="cpu")
+    assert made.product == "labeler of night"
     assert [view.cycle for view in made.targets] == [1, 2]
 
 
 def test_what_cannot_be_replayed(copy: Path, world: Path, cache: Path, tmp_path: Path) -> None:
     def refused(told: str, folder: Path = copy) -> None:
         with pytest.raises(UserError, match=told):
-            evolution_of(folder, images=ALL, cache=cache, device="cpu")
+            compute_evolution(folder, images=ALL, cache=cache, device="cpu")
 
     with np.load(copy / "labels" / "1-eid.npz") as file:
         labels = dict(file)
@@ -155,4 +162,4 @@ def test_what_cannot_be_replayed(copy: Path, world: Path, cache: Path, tmp_path:
     refused("images have changed")
     refused("not a run folder", tmp_path / "nowhere")
     train_here(world, cache, tmp_path / "plain", "source-only", epochs=1)
-    refused("'source-only', which has no labeler", tmp_path / "plain")
+    refused("method 'source-only' of the run in .* has no labeler; use a run of eid", tmp_path / "plain")

@@ -18,8 +18,8 @@ import torch
 from runs import environment, same_weights, short_settings, train_here, weights_of
 from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
-from ssdg.engine.events import read_events
-from ssdg.engine.run import read_claim
+from ssdg.engine.events import read_event_dicts
+from ssdg.engine.run import read_run_file
 from ssdg.engine.stages import StageTrainer
 from ssdg.errors import UserError
 from ssdg.models.backbones import build_backbone
@@ -89,7 +89,7 @@ def wait_until(ready, seconds: float = 120) -> None:  # type: ignore[no-untyped-
 
 DIE_WHILE_SAVING = """
 import os, signal, sys
-import ssdg.engine.state as state
+import ssdg.artifact.tensors as state
 from ssdg.cli import main
 write, count = state.save_file, [0]
 def save_half(tensors, path, metadata):
@@ -192,11 +192,11 @@ def test_a_run_moved_elsewhere_goes_on_as_it_was_started(
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"config": 3, "hash": "", "fingerprint": ""}'])
 def test_a_run_json_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(content)
-    with pytest.raises(UserError, match="damaged or not of a run"):
-        read_claim(tmp_path)
+    with pytest.raises(UserError, match="damaged or from another version"):
+        read_run_file(tmp_path)
     (tmp_path / "run.json").unlink()
     with pytest.raises(UserError, match="not a run folder"):
-        read_claim(tmp_path)
+        read_run_file(tmp_path)
 
 
 def test_a_folder_in_use_is_refused(
@@ -223,13 +223,13 @@ def test_a_folder_in_use_is_refused(
 def test_events_survive_a_line_cut_short(world: Path, cache: Path, tmp_path: Path) -> None:
     train_here(world, cache, tmp_path, "source-only")
     path = tmp_path / "events.jsonl"
-    whole = list(read_events(path))
+    whole = list(read_event_dicts(path))
     with path.open("a") as file:
         file.write('{"time": 1, "eve')
-    assert list(read_events(path)) == whole
+    assert list(read_event_dicts(path)) == whole
     (tmp_path / "result.json").unlink()
     train_here(world, cache, tmp_path, "source-only")
-    assert [e["event"] for e in read_events(path)][len(whole) :][0] == "start"
+    assert [e["event"] for e in read_event_dicts(path)][len(whole) :][0] == "start"
 
 
 def test_momentum_that_waits_in_a_file_is_as_it_was(

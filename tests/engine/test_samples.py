@@ -20,13 +20,14 @@ from runs import same_weights, short_settings, train_here
 from ssdg.cli import call
 from ssdg.data.hidden import OOD, UNKNOWN, Problem, Target
 from ssdg.data.sets import Inputs, Task
-from ssdg.engine.dry_run import rehearse
-from ssdg.engine.features import Passed, evaluating, first_mixed, plain
-from ssdg.engine.replay import open_past
+from ssdg.engine.dry_run import shorten_run
+from ssdg.engine.features import FinishedStage, evaluation_mode, first_mixed, without_augmentation
+from ssdg.engine.replay import open_past_run
 from ssdg.engine.run import pipeline_of, run
-from ssdg.engine.samples import Samples, domains_of, narrowed, sampled_rows, shown_domains, sprite_of
+from ssdg.engine.samples import Samples, compress, domains_of, sampled_domains, sampled_rows, sprite_of
 from ssdg.engine.setup import open_run
 from ssdg.machine import start_machine
+from ssdg.methods.api import Settings, StageRequest
 from worlds import CLASSES
 
 EID: dict[str, Any] = {"labeler": {"epochs": 1, "batch": 4, "lr": 0.01}}  # as the run `evolved`
@@ -120,12 +121,12 @@ def test_a_stage_shows_the_domains_it_learned_from_and_the_product_all(evolved: 
 
 def test_features_are_those_of_the_stage_and_of_sampled_rows(evolved: Path, cache: Path) -> None:
     """Looked at again in a replay; distances are what a picture shows."""
-    past, kept, index = open_past(evolved, cache=cache, device="cpu"), features_of(evolved), index_of(evolved)
-    tables = {name: domain.images for name, domain in shown_domains(past.problem).items()}
+    past, kept, index = open_past_run(evolved, cache=cache, device="cpu"), features_of(evolved), index_of(evolved)
+    tables = {name: domain.images for name, domain in sampled_domains(past.problem).items()}
     seen = []
 
-    def look(stage: Passed) -> None:
-        name = f"{stage.round}-{stage.key.replace('/', '-')}"
+    def look(stage: FinishedStage) -> None:
+        name = f"{stage.request.round}-{stage.request.key.replace('/', '-')}"
         arrays, images = kept[name], []
         for number, domain in enumerate(names_in(arrays)):
             rows, values = arrays[f"rows{number}"], arrays[str(number)]
@@ -133,16 +134,16 @@ def test_features_are_those_of_the_stage_and_of_sampled_rows(evolved: Path, cach
             assert len(rows) == len(values)
             assert values.shape[1] <= 64
             if domain == "(intermediate)":
-                pipeline = plain(pipeline_of(past.config, past.problem, past.machine))
-                mixed = list(first_mixed(stage, stage.inputs.labeled, len(rows), pipeline))  # type: ignore[arg-type]
+                pipeline = without_augmentation(pipeline_of(past.config, past.problem, past.machine))
+                mixed = list(first_mixed(stage, stage.request.inputs.labeled, len(rows), pipeline))  # type: ignore[arg-type]
                 images += [batch.x for batch in mixed]
                 assert set(rows) == {-1}
                 assert arrays["y"].tolist() == torch.cat([batch.y for batch in mixed]).argmax(1).tolist()
             else:
                 assert set(rows) <= set(index["domains"][domain]["rows"])
                 images.append(torch.from_numpy(tables[domain][rows]).permute(0, 3, 1, 2) / 255)
-        stage.learner.nets.eval()
-        backbone = next(m for m in stage.learner.nets.modules() if hasattr(m, "style_stages"))
+        stage.request.learner.nets.eval()
+        backbone = next(m for m in stage.request.learner.nets.modules() if hasattr(m, "style_stages"))
         with torch.inference_mode():
             wanted = backbone(torch.cat(images).float()).double()
         found = np.concatenate([arrays[str(n)] for n in range(len(names_in(arrays)))]).astype(np.float64)
@@ -158,7 +159,7 @@ def test_keeping_them_changes_no_bit(
     evolved: Path, world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Samples, "write_index", lambda self: None)
-    monkeypatch.setattr(Samples, "look", lambda self, stage: None)
+    monkeypatch.setattr(Samples, "save_features", lambda self, stage: None)
     train_here(world, cache, tmp_path, "eid", **EID)
     assert not (tmp_path / "samples").exists()
     assert same_weights(evolved, tmp_path)
@@ -200,7 +201,7 @@ def test_without_an_index_its_pictures_are_written_again(
 def test_stages_from_a_shelf_are_looked_at_too(world: Path, cache: Path, tmp_path: Path) -> None:
     for name in ("first", "second"):
         config, problem = open_run(short_settings("mcd+mixstyle", data=str(world), epochs=1), cache, device="cpu")
-        run(config, problem, tmp_path / name, start_machine("cpu"), shelf=tmp_path / "shelf")
+        run(config, problem, tmp_path / name, start_machine("cpu"), stage_cache=tmp_path / "shelf")
     first, second = features_of(tmp_path / "first"), features_of(tmp_path / "second")
     assert list(first) == list(second) == ["1-apl-neon", "1-apl-sketch", "1-main"]
     assert all(np.array_equal(first[name][key], second[name][key]) for name in first for key in first[name])
@@ -214,8 +215,8 @@ def test_a_dry_run_keeps_nothing_and_names_its_images_right(
     small = ["backbone=digits-cnn", "weights=none", "size=32", "--method", "source-only"]
     assert call([str(word) for word in [*words, *small]]) == 0
     assert not list(tmp_path.iterdir())
-    _, problem = rehearse(*open_run(short_settings("eid", data=str(world)), cache, device="cpu"))
-    for domain in shown_domains(problem).values():
+    _, problem = shorten_run(*open_run(short_settings("eid", data=str(world)), cache, device="cpu"))
+    for domain in sampled_domains(problem).values():
         assert domain.truth is not None
         assert [path.split("/")[1] for path in domain.paths] == [CLASSES[y] for y in domain.truth]
 
@@ -250,34 +251,34 @@ def test_what_is_not_known_is_told_so(tmp_path: Path) -> None:
 
 def test_a_stage_of_one_domain_or_of_foreign_networks_has_no_picture(tmp_path: Path) -> None:
     problem, learner = tiny_problem(), SimpleNamespace(nets=nn.ModuleDict())
-    facts: dict[str, Any] = {"round": 1, "learner": learner, "settings": None, "seed": 0, "meta": {}}
+    facts: dict[str, Any] = {"learner": learner, "settings": Settings()}
     alone, both = Inputs(problem.task.labeled), Inputs(problem.task.labeled, unlabeled=problem.task.pool)
-    warm = Passed("warm", inputs=alone, product=False, **facts)
-    labeler = Passed("apl/web", inputs=both, product=False, **facts)
-    product = Passed("main", inputs=alone, product=True, **facts)
+    warm = FinishedStage(StageRequest("warm", inputs=alone, product=False, **facts), 0, None)
+    labeler = FinishedStage(StageRequest("apl/web", inputs=both, product=False, **facts), 0, None)
+    product = FinishedStage(StageRequest("main", inputs=alone, product=True, **facts), 0, None)
     names = [domains_of(stage, problem) for stage in (warm, labeler, product)]
     assert names == [["near"], ["near", "web"], ["near", "web", "far"]]
     for stage in (warm, labeler, product):
-        Samples(tmp_path / "samples", problem, None).look(stage)  # type: ignore[arg-type]
+        Samples(tmp_path / "samples", problem, None).save_features(stage)  # type: ignore[arg-type]
     assert not (tmp_path / "samples").exists()
 
 
 def test_wide_features_keep_their_distances_and_stay_finite() -> None:
     rng = np.random.default_rng(0)
     wide = (rng.normal(size=(50, 10)) @ rng.normal(size=(10, 300))).astype(np.float32)
-    made = narrowed(wide)
+    made = compress(wide)
     assert made.shape == (50, 50)  # no more components than images
     gaps = [np.linalg.norm(x[:, None].astype(np.float64) - x[None].astype(np.float64), axis=-1) for x in (wide, made)]
     np.testing.assert_allclose(gaps[1], gaps[0], rtol=5e-3, atol=0.05)
-    assert narrowed(np.ones((100, 80), np.float32)).shape == (100, 64)
+    assert compress(np.ones((100, 80), np.float32)).shape == (100, 64)
     few = np.array([[1.5, -2.0]], np.float32)
-    assert narrowed(few).tolist() == few.tolist()
-    assert np.isfinite(narrowed(np.array([[1e9, -1e9, np.nan]], np.float32))).all()
+    assert compress(few).tolist() == few.tolist()
+    assert np.isfinite(compress(np.array([[1e9, -1e9, np.nan]], np.float32))).all()
 
 
 def test_modes_are_as_before() -> None:
     nets = nn.Sequential(nn.BatchNorm1d(2), nn.Dropout())
     nets[0].eval()
-    with evaluating(nets):
+    with evaluation_mode(nets):
         assert not any(module.training for module in nets.modules())
     assert [module.training for module in nets.modules()] == [True, False, True]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ssdg.cli import call
-from ssdg.engine.events import Events, read_events
+from ssdg.engine.events import Events, read_event_dicts
 from ssdg.engine.sinks import open_sinks, point_of
 
 
@@ -62,7 +62,7 @@ def test_a_point_tells_losses_scores_and_labels() -> None:
     made = point_of(event)
     assert made is not None
     assert (made.series, made.step, made.time) == ("dcg", 6, 5.0)
-    assert made.figures == {
+    assert made.values == {
         "dcg/loss": 32.0,
         "target/network_1": 1.0,
         "target/network_2": 2.0,
@@ -71,7 +71,7 @@ def test_a_point_tells_losses_scores_and_labels() -> None:
         "validation/mean": 4.0,
     }
     labels = [point_of({"event": "labeled", "time": 0.0, **event}) for event in (LABELED, JOINED)]
-    assert [(p.step, p.figures) for p in labels if p] == [
+    assert [(p.step, p.values) for p in labels if p] == [
         (1, {"labels/apl/neon/images": 8.0, "labels/apl/neon/kept": 4.0}),
         (2, {"labels/eid/neon/kept_accuracy": 75.0, "labels/eid/sea/kept": 3.0}),
     ]
@@ -162,8 +162,8 @@ def test_a_sink_that_fails_is_told_once(tmp_path: Path, wandb: Any, where: str) 
         healthy: Callable[..., Any] = wandb.init
         wandb.init = lambda **given: SimpleNamespace(**{**vars(healthy(**given)), where: broken})
     told = emit(tmp_path, FIRST, wandb="mine")
-    assert told == ["Weights & Biases failed (no way there); the run goes on without it"]
-    assert len(list(read_events(tmp_path / "events.jsonl"))) == 1 + len(FIRST)
+    assert told == ["Weights & Biases failed (no way there); the run continues without it"]
+    assert len(list(read_event_dicts(tmp_path / "events.jsonl"))) == 1 + len(FIRST)
 
 
 def train_words(world: Path, cache: Path, out: Path, *more: object) -> list[str]:
@@ -181,7 +181,7 @@ def test_the_command_writes_what_the_result_tells(
     shutil.rmtree(out / "stages")
     (out / "result.json").unlink()
     assert call(["resume", str(out)]) == 0
-    assert [event["event"] for event in read_events(out / "events.jsonl")].count("epoch") == 4
+    assert [event["event"] for event in read_event_dicts(out / "events.jsonl")].count("epoch") == 4
     epochs = json.loads((out / "result.json").read_text())["epochs"]
     points = points_in(out)
     for name, wanted in (

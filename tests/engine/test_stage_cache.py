@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from runs import same_weights, short_settings
-from ssdg.engine.events import read_events
+from ssdg.engine.events import read_event_dicts
 from ssdg.engine.run import run
-from ssdg.engine.setup import open_run, with_others
+from ssdg.engine.setup import open_run, with_other_targets
 from ssdg.files import write_bytes
 from ssdg.machine import start_machine
 
@@ -27,8 +27,8 @@ def train(
     **more: Any,
 ) -> dict[str, Any]:
     config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
-    problem = with_others(config, problem, targets, cache)
-    return run(config, problem, folder, start_machine("cpu"), shelf=shelf)
+    problem = with_other_targets(config, problem, targets, cache)
+    return run(config, problem, folder, start_machine("cpu"), stage_cache=shelf)
 
 
 def stripped(result: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def shelf(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def epochs_told(folder: Path) -> list[dict[str, Any]]:
-    told = [event for event in read_events(folder / "events.jsonl") if event["event"] == "epoch"]
+    told = [event for event in read_event_dicts(folder / "events.jsonl") if event["event"] == "epoch"]
     return [{k: v for k, v in event.items() if k != "time"} for event in told]
 
 

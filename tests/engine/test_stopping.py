@@ -13,7 +13,7 @@ import pytest
 from runs import environment
 from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
-from ssdg.engine.run import stopping
+from ssdg.engine.run import stop_on_signal
 from ssdg.methods.source_only import SourceOnly
 
 SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "method=source-only", "epochs=2"]
@@ -43,7 +43,7 @@ def test_a_stop_saves_that_step_and_tells_the_way_on(
     assert call(where(world, cache, tmp_path / "my run")) == 130
     told = capfd.readouterr().err.splitlines()
     assert told[0] == "stopping after this step ..."
-    again = f"stopped; to go on, give the same command again, or: ssdg resume '{tmp_path / 'my run'}'"
+    again = f"stopped; to resume, run the same command again, or: ssdg resume '{tmp_path / 'my run'}'"
     assert told[1:] == [again]
     meta = read_meta(tmp_path / "my run" / "stages" / "1-main.safetensors")
     assert meta is not None
@@ -54,7 +54,7 @@ def test_a_stop_saves_that_step_and_tells_the_way_on(
 def test_a_dry_run_that_is_stopped_names_no_run(
     world: Path, cache: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ssdg.engine.dry_run.BATCHES", 4)
+    monkeypatch.setattr("ssdg.engine.dry_run.NUM_BATCHES", 4)
     assert call([*where(world, cache, tmp_path / "run"), "--dry-run"]) == 130
     assert "resume" not in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -62,7 +62,7 @@ def test_a_dry_run_that_is_stopped_names_no_run(
 
 def test_the_second_signal_of_a_kind_interrupts_at_once() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with stopping() as flag:
+    with stop_on_signal() as flag:
         signal.raise_signal(signal.SIGINT)
         assert flag.is_set()
         signal.raise_signal(signal.SIGTERM)  # torchrun passes Ctrl-C on in this way
@@ -91,7 +91,7 @@ main(sys.argv[1:])
     command = [*launch, str(tmp_path / "main.py"), *where(world, cache, tmp_path / "run"), "epochs=100"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
-    assert done.stderr.count("stopped; to go on") == 1
+    assert done.stderr.count("stopped; to resume") == 1
     assert "RuntimeError" not in done.stderr
     meta = read_meta(tmp_path / "run" / "stages" / "1-main.safetensors")
     assert meta is not None

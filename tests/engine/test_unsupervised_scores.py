@@ -20,8 +20,8 @@ from ssdg.engine import scores as unsupervised
 from ssdg.engine import stages
 from ssdg.engine.run import run
 from ssdg.engine.scores import agreement, density, information, watched_images
-from ssdg.engine.setup import open_run, with_others
-from ssdg.engine.sinks import epoch_figures
+from ssdg.engine.setup import open_run, with_other_targets
+from ssdg.engine.sinks import epoch_values
 from ssdg.machine import start_machine
 
 
@@ -131,7 +131,7 @@ def test_logits_that_are_not_finite_score_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 def test_which_images_depends_on_their_content_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsupervised, "MOST_IMAGES", 5)
+    monkeypatch.setattr(unsupervised, "MAX_IMAGES", 5)
     values = np.random.default_rng(0).permutation(200)[:20]
     whole = watched_images(Task(("a", "b"), None, {"all": unlabeled_set(values)}))  # type: ignore[arg-type]
     parts: dict[str, UnlabeledSet] = {"x": unlabeled_set(values[13:], 1), "y": unlabeled_set(values[:13][::-1], 2)}
@@ -149,7 +149,7 @@ def test_epochs_and_the_end_are_scored(evolved: Path) -> None:
     assert result["epochs"][-1]["unsupervised"] == result["unsupervised"]
     assert 0 <= result["unsupervised"]["agreement"] <= 100
     row = result["epochs"][0]
-    figures = epoch_figures({"event": "epoch", "key": "dcg", "time": 0.0, **row})
+    figures = epoch_values({"event": "epoch", "key": "dcg", "time": 0.0, **row})
     assert figures["unsupervised/density"] == row["unsupervised"]["density"]
 
 
@@ -179,8 +179,8 @@ def test_methods_that_share_stages_over_targets_are_scored_in_the_end(
     found, targets = {}, ("sketch", "neon", "night")
     for target in targets:
         config, problem = open_run(short_settings("source-only", data=str(world), target=target), cache, device="cpu")
-        problem = with_others(config, problem, targets, cache)
-        result = run(config, problem, tmp_path / target, start_machine("cpu"), shelf=tmp_path / "shelf")
+        problem = with_other_targets(config, problem, targets, cache)
+        result = run(config, problem, tmp_path / target, start_machine("cpu"), stage_cache=tmp_path / "shelf")
         assert all("unsupervised" not in row for row in result["epochs"])
         assert result["unsupervised"]["agreement"] is None  # it has one network
         found[target] = result["unsupervised"]["density"]

@@ -16,7 +16,7 @@ from ssdg.artifact.load import load_model
 from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
 from ssdg.config import PRESETS
-from ssdg.engine.events import read_events
+from ssdg.engine.events import read_event_dicts
 from ssdg.engine.setup import open_run
 from ssdg.engine.stages import stage_name
 from ssdg.errors import UserError
@@ -168,6 +168,6 @@ def test_seconds_add_up_and_events_tell_what_was_found(world: Path, cache: Path,
     train_here(world, cache, tmp_path, "eid", cycles=1)
     again = json.loads((tmp_path / "result.json").read_text())
     assert again == first
-    rows = [e for e in read_events(tmp_path / "events.jsonl") if e["event"] in ("trained", "labeled")]
+    rows = [e for e in read_event_dicts(tmp_path / "events.jsonl") if e["event"] in ("trained", "labeled")]
     assert [e["found"] for e in rows] == [False] * 6 + [True] * 6
-    assert [e["event"] for e in read_events(tmp_path / "events.jsonl")].count("epoch") == 6
+    assert [e["event"] for e in read_event_dicts(tmp_path / "events.jsonl")].count("epoch") == 6

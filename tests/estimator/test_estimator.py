@@ -24,8 +24,8 @@ from ssdg.estimator.save_load import NAME
 def fitted(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> SSDG:
     """Trained on arrays with numbers for labels. Read only."""
     learns = {"lr": 0.03, "augment": "none"}
-    made = small(cache, "source-only", epochs=12, out=tmp_path_factory.mktemp("fitted") / "run", settings=learns)
-    return made.fit(arrays("photo"), {"sketch": arrays("sketch")[0]}, arrays("night"))
+    estimator = small(cache, "source-only", epochs=12, out=tmp_path_factory.mktemp("fitted") / "run", settings=learns)
+    return estimator.fit(arrays("photo"), {"sketch": arrays("sketch")[0]}, arrays("night"))
 
 
 def test_the_users_own_labels_come_back(fitted: SSDG) -> None:
@@ -46,9 +46,9 @@ def test_the_users_own_labels_come_back(fitted: SSDG) -> None:
 
 def test_scores_agree_with_the_run(fitted: SSDG) -> None:
     """The run's own number for the target, the score of arrays and that of the folder the run has read."""
-    said = fitted.result_["target"]["final"]["mean"]
-    assert 100 * fitted.score(arrays("night")) == pytest.approx(said, abs=1e-3)
-    assert 100 * fitted.score(fitted.run_ / "inputs" / "target") == pytest.approx(said, abs=1e-3)
+    accuracy = fitted.result_["target"]["final"]["mean"]
+    assert 100 * fitted.score(arrays("night")) == pytest.approx(accuracy, abs=1e-3)
+    assert 100 * fitted.score(fitted.run_ / "inputs" / "target") == pytest.approx(accuracy, abs=1e-3)
     assert fitted.result_["task"]["unlabeled"] == ["sketch"]
 
 
@@ -62,9 +62,9 @@ def test_prediction_takes_every_form_and_refuses_what_it_cannot_read(fitted: SSD
     (tmp_path / "000.png").write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"image 0 of images, '.*000.png', cannot be used: not an image"):
         fitted.predict(sorted(tmp_path.iterdir()))
-    with pytest.raises(UserError, match="'x' is no class of this model; give labels among -1, 3, 10"):
+    with pytest.raises(UserError, match="'x' is not a class of this model; pass labels among -1, 3, 10"):
         fitted.score((x[:1], ["x"]))
-    with pytest.raises(UserError, match="images has the type float64"):
+    with pytest.raises(UserError, match="images has the dtype float64"):
         fitted.predict(x / 255)
 
 
@@ -74,7 +74,7 @@ def test_images_that_look_unknown_get_no_label(fitted: SSDG) -> None:
     lost = np.equal(some, None)
     assert lost.any()
     assert np.array_equal(some[~lost], all_[~lost])
-    with pytest.raises(UserError, match=r"^reject 2 is no share"):
+    with pytest.raises(UserError, match=r"^reject 2 is out of range"):
         fitted.predict(x, reject=2)
 
 
@@ -95,11 +95,13 @@ def test_save_and_load(fitted: SSDG, tmp_path: Path) -> None:
 def test_only_a_model_is_overwritten(fitted: SSDG, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
-    with pytest.raises(UserError, match=r"is no model folder \(it has 'thesis.txt'\) and is not overwritten"):
+    with pytest.raises(
+        UserError, match=r"is not a model folder \(it contains 'thesis.txt'\), so it is not overwritten"
+    ):
         fitted.save(tmp_path / "mine")
     fitted.save(tmp_path / "model")
     (tmp_path / "model" / "thesis.txt").write_text("x")
-    with pytest.raises(UserError, match="has 'thesis"):
+    with pytest.raises(UserError, match="contains 'thesis"):
         fitted.save(tmp_path / "model")
     with pytest.raises(UserError, match="is a file"):
         fitted.save(tmp_path / "mine" / "thesis.txt")
@@ -112,7 +114,7 @@ def test_only_a_model_is_overwritten(fitted: SSDG, tmp_path: Path) -> None:
 def test_a_damaged_card_is_refused(content: str, fitted: SSDG, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model")
     (tmp_path / "model" / NAME).write_text(content)
-    with pytest.raises(UserError, match="copy the model folder anew"):
+    with pytest.raises(UserError, match="copy the model folder again"):
         SSDG.load(tmp_path / "model", device="cpu")
 
 
@@ -120,21 +122,21 @@ def test_a_run_of_the_command_line_can_be_loaded(evolved: Path, world: Path) -> 
     loaded = SSDG.load(evolved, device="cpu")
     assert loaded.classes_.tolist() == ["bar", "disc", "ring"]
     assert (loaded.method, loaded.size) == ("eid", 32)
-    said = loaded.result_["target"]["final"]["mean"]
-    assert 100 * loaded.score(world / "night") == pytest.approx(said, abs=1e-3)
+    accuracy = loaded.result_["target"]["final"]["mean"]
+    assert 100 * loaded.score(world / "night") == pytest.approx(accuracy, abs=1e-3)
 
 
 def test_parameters_are_stored_as_they_are() -> None:
     settings = {"epochs": 1}
-    made = SSDG("mcd", size=64, settings=settings)
-    assert made.settings is settings
-    assert repr(made) == "SSDG(method='mcd', size=64, settings={'epochs': 1})"
+    estimator = SSDG("mcd", size=64, settings=settings)
+    assert estimator.settings is settings
+    assert repr(estimator) == "SSDG(method='mcd', size=64, settings={'epochs': 1})"
     assert repr(SSDG()) == "SSDG()"
-    assert made.set_params(seed=3) is made
-    assert made.get_params()["seed"] == 3
+    assert estimator.set_params(seed=3) is estimator
+    assert estimator.get_params()["seed"] == 3
     with pytest.raises(UserError, match=r"unknown parameter of SSDG 'sed' \(did you mean 'seed'\?\)"):
-        made.set_params(size=1, sed=4)
-    assert made.size == 64
+        estimator.set_params(size=1, sed=4)
+    assert estimator.size == 64
 
 
 @pytest.mark.parametrize("has_sklearn", [True, False])
@@ -174,7 +176,7 @@ def test_copies_are_independent_of_the_original(fitted: SSDG, tmp_path: Path, ca
     assert np.array_equal(copy.predict(x), fitted.predict(x))
     copy.save(tmp_path / "saved")
     shutil.rmtree(copy.run_)
-    with pytest.raises(UserError, match="is no longer there; load or fit anew"):
+    with pytest.raises(UserError, match="no longer exists; load or fit it again"):
         copy.save(tmp_path / "again")
     assert (tmp_path / "saved" / NAME).exists()
     assert not hasattr(pickle.loads(pickle.dumps(small(cache))), "model_")

@@ -8,52 +8,52 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forms import COLOUR, GREY, Pairs, Y, forms, pixels, written
+from forms import COLOR, GRAY, Pairs, Y, forms, pixels, written
 from PIL import Image
 
 from ssdg.data.sources.tree import Reader
 from ssdg.errors import UserError
 from ssdg.estimator.input_folders import write_once
-from ssdg.estimator.inputs import pixels_at, read_images
+from ssdg.estimator.inputs import read_images, read_pixels
 
 
 def test_every_form_gives_the_same_pixels(tmp_path: Path) -> None:
     for name, form in forms(tmp_path).items():
-        assert np.array_equal(pixels(read_images(form, "images", "dropped")), COLOUR), name
+        assert np.array_equal(pixels(read_images(form, "images", "ignored")), COLOR), name
 
 
-@pytest.mark.parametrize("grey", [GREY, GREY[..., None], [Image.fromarray(i) for i in GREY], list(GREY)])
-def test_grey_images_get_three_equal_channels(grey: Any) -> None:
-    assert np.array_equal(pixels(read_images(grey, "images", "dropped")), np.repeat(GREY[..., None], 3, -1))
+@pytest.mark.parametrize("gray", [GRAY, GRAY[..., None], [Image.fromarray(i) for i in GRAY], list(GRAY)])
+def test_grey_images_get_three_equal_channels(gray: Any) -> None:
+    assert np.array_equal(pixels(read_images(gray, "images", "ignored")), np.repeat(GRAY[..., None], 3, -1))
 
 
 def test_a_dataset_brings_its_labels_and_they_are_dropped_where_none_may_be_seen(tmp_path: Path) -> None:
-    items = [(Image.fromarray(i), torch.tensor(y)) for i, y in zip(COLOUR, Y, strict=True)]
+    items = [(Image.fromarray(i), torch.tensor(y)) for i, y in zip(COLOR, Y, strict=True)]
     assert [label for label, _ in written(tmp_path / "a", Pairs(items))] == ["3", "10", "3", "10"]
-    assert [label for label, _ in written(tmp_path / "b", Pairs(items), "dropped")] == [""] * 4
+    assert [label for label, _ in written(tmp_path / "b", Pairs(items), "ignored")] == [""] * 4
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "float images": ((COLOUR / 255.0, Y), "labeled has the type float64; give uint8 pixels from 0 to 255"),
-    "a list of float images": (([COLOUR[0] / 255.0], [0]), "image 0 of labeled has the type float64"),
+    "float images": ((COLOR / 255.0, Y), "labeled has the dtype float64; pass uint8 pixels from 0 to 255"),
+    "a list of float images": (([COLOR[0] / 255.0], [0]), "image 0 of labeled has the dtype float64"),
     "channels first": (
-        (COLOUR.transpose(0, 3, 1, 2), Y),
-        r"labeled has the shape \(4, 3, 6, 5\); give \(N, H, W, 3\)",
+        (COLOR.transpose(0, 3, 1, 2), Y),
+        r"labeled has the shape \(4, 3, 6, 5\); pass \(N, H, W, 3\)",
     ),
-    "one image": ((COLOUR[0], [0]), "shape .* of a single image; put images into a list"),
-    "rows": ((COLOUR.reshape(4, -1), Y), "labeled has the shape"),
-    "no image": ((COLOUR[:0], []), "labeled has no image"),
-    "too few labels": ((COLOUR, Y[:3]), "labeled has 4 images and 3 labels"),
-    "a table of labels": ((COLOUR, [Y, Y]), "give one row, a label for each image"),
-    "fractions": ((COLOUR, [0.5, 1, 2, 3]), "labels of labeled are float64; give whole numbers or strings"),
-    "mixed labels": ((COLOUR, [1, "a", 2, "b"]), "strings and others mixed"),
-    "no labels": (COLOUR, "labeled has no labels"),
-    "a label is missing": (Pairs([(COLOUR[0], 1), COLOUR[1]]), "image 1 of labeled has no label"),
+    "one image": ((COLOR[0], [0]), "shape .* of a single image; put images into a list"),
+    "rows": ((COLOR.reshape(4, -1), Y), "labeled has the shape"),
+    "no image": ((COLOR[:0], []), "labeled has no images"),
+    "too few labels": ((COLOR, Y[:3]), "labeled has 4 images and 3 labels"),
+    "a table of labels": ((COLOR, [Y, Y]), "pass a 1-D array with a label for each image"),
+    "fractions": ((COLOR, [0.5, 1, 2, 3]), "labels of labeled are float64; pass integers or strings"),
+    "mixed labels": ((COLOR, [1, "a", 2, "b"]), "mix strings and other types"),
+    "no labels": (COLOR, "labeled has no labels"),
+    "a label is missing": (Pairs([(COLOR[0], 1), COLOR[1]]), "image 1 of labeled has no label"),
     "a folder among files": ((["."], [0]), "image 0 of labeled, '.', is a folder"),
     "no such file": ((["nowhere.png"], [0]), "image 0 of labeled, 'nowhere.png', does not exist"),
     "what is no image": (([3], [0]), "image 0 of labeled is a int"),
     "what is no list": (({1: 2}, [0]), "labeled is a dict"),
-    "what is no list, and has no labels": ({1: COLOUR}, "labeled is a dict"),
+    "what is no list, and has no labels": ({1: COLOR}, "labeled is a dict"),
     "normalized tensors": (Pairs([(torch.full((3, 4, 4), -1.0), 0)]), "outside of"),
     "tensors in another order": (Pairs([(torch.zeros(4, 4, 3), 0)]), "tensor of shape"),
     "floating-point PIL": (([Image.fromarray(np.zeros((4, 4), np.float32))], [0]), "floating-point pixels"),
@@ -62,17 +62,17 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_mistakes_cost_a_sentence(name: str, tmp_path: Path) -> None:
-    given_, told = REFUSED[name]
-    with pytest.raises(UserError, match=told) as error:
-        write_once(read_images(given_, "labeled", "needed"), tmp_path / "labeled", "needed", may_replace=False)
+    inputs, message = REFUSED[name]
+    with pytest.raises(UserError, match=message) as error:
+        write_once(read_images(inputs, "labeled", "required"), tmp_path / "labeled", "required", may_replace=False)
     assert "\n" not in str(error.value)
 
 
 def test_images_come_without_labels_where_none_are_wanted() -> None:
-    with pytest.raises(UserError, match="unlabeled is a pair, as of images and labels; give the images alone"):
-        read_images((COLOUR, Y), "unlabeled", "dropped")
-    with pytest.raises(UserError, match="unlabeled is a row of 4 numbers; give images"):
-        read_images(np.array(Y), "unlabeled", "dropped")
+    with pytest.raises(UserError, match=r"unlabeled is a pair, like \(images, labels\); pass only the images"):
+        read_images((COLOR, Y), "unlabeled", "ignored")
+    with pytest.raises(UserError, match="unlabeled is a 1-D array of 4 values; pass images"):
+        read_images(np.array(Y), "unlabeled", "ignored")
 
 
 class FakeFeature:
@@ -107,45 +107,45 @@ class FakeRows:
 
 def test_columns_are_found_by_their_type(tmp_path: Path) -> None:
     def rows(tags: list[Any], **features: Any) -> FakeRows:
-        found = [{"picture": Image.fromarray(i), "label": t} for i, t in zip(COLOUR, tags, strict=True)]
-        return FakeRows({"picture": Image_(), **features}, found)
+        records = [{"picture": Image.fromarray(i), "label": t} for i, t in zip(COLOR, tags, strict=True)]
+        return FakeRows({"picture": Image_(), **features}, records)
 
     named = rows([0, 1, 1, 0], label=ClassLabel())
     assert [label for label, _ in written(tmp_path / "a", named)] == ["cat", "dog", "dog", "cat"]
     assert [label for label, _ in written(tmp_path / "b", rows(Y, label=FakeFeature()))] == ["3", "10", "3", "10"]
     hidden = rows([-1] * 4, label=ClassLabel())
-    assert [label for label, _ in written(tmp_path / "c", hidden, "allowed")] == [""] * 4
-    for features, told in (
+    assert [label for label, _ in written(tmp_path / "c", hidden, "optional")] == [""] * 4
+    for features, message in (
         ({"other": Image_()}, "labeled has 2 image columns among picture, other"),
         ({"a": ClassLabel(), "b": ClassLabel()}, "labeled has 2 label columns"),
     ):
-        with pytest.raises(UserError, match=told):
-            read_images(rows(Y, **features), "labeled", "needed")
+        with pytest.raises(UserError, match=message):
+            read_images(rows(Y, **features), "labeled", "required")
     with pytest.raises(UserError, match="labeled has no image column among text"):
-        read_images(FakeRows({"text": FakeFeature()}, []), "labeled", "needed")
+        read_images(FakeRows({"text": FakeFeature()}, []), "labeled", "required")
 
 
 def test_a_real_dataset_of_hugging_face_gives_its_files_as_they_are(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="needs the package datasets")
     paths = []
-    for n, image in enumerate(COLOUR):
+    for n, image in enumerate(COLOR):
         paths.append(str(tmp_path / f"{n}.jpg"))
         Image.fromarray(image).save(paths[-1])
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])})
-    given_ = datasets.Dataset.from_dict({"image": paths, "label": [0, 1, 1, 0]}, features=features)
-    write_once(read_images(given_, "labeled", "needed"), tmp_path / "out", "needed", may_replace=False)
-    found = sorted((tmp_path / "out").rglob("*.jpg"), key=lambda path: path.name)
-    assert [path.parent.name for path in found] == ["cat", "dog", "dog", "cat"]
-    assert [path.read_bytes() for path in found] == [Path(path).read_bytes() for path in paths]
+    inputs = datasets.Dataset.from_dict({"image": paths, "label": [0, 1, 1, 0]}, features=features)
+    write_once(read_images(inputs, "labeled", "required"), tmp_path / "out", "required", may_replace=False)
+    files = sorted((tmp_path / "out").rglob("*.jpg"), key=lambda path: path.name)
+    assert [path.parent.name for path in files] == ["cat", "dog", "dog", "cat"]
+    assert [path.read_bytes() for path in files] == [Path(path).read_bytes() for path in paths]
 
 
 def test_prediction_sees_the_pixels_that_training_sees(tmp_path: Path) -> None:
-    clear = Image.fromarray(np.concatenate([COLOUR[0], GREY[0][..., None]], -1), "RGBA")
-    ((content, _),) = read_images([clear], "images", "dropped")
-    write_once(read_images([clear], "u", "dropped"), tmp_path / "u", "dropped", may_replace=False)
+    clear = Image.fromarray(np.concatenate([COLOR[0], GRAY[0][..., None]], -1), "RGBA")
+    ((content, _),) = read_images([clear], "images", "ignored")
+    write_once(read_images([clear], "u", "ignored"), tmp_path / "u", "ignored", may_replace=False)
     clear.save(tmp_path / "own.png")
     with Reader() as reader:
-        seen = pixels_at(content, 8, reader, "")
+        seen = read_pixels(content, 8, reader, "")
         for path in (tmp_path / "u" / "000001.png", tmp_path / "own.png"):
-            ((file, _),) = read_images([path], "images", "dropped")
-            assert np.array_equal(pixels_at(file, 8, reader, ""), seen)
+            ((file, _),) = read_images([path], "images", "ignored")
+            assert np.array_equal(read_pixels(file, 8, reader, ""), seen)

@@ -50,12 +50,12 @@ ON_ROWS = (
 )
 
 
-def drawn(rows: Any) -> Any:
+def draw_rows(rows: Any) -> Any:
     """Every number as a stripe of an image."""
     values = np.asarray(rows, np.float64)
-    grey = (255 / (1 + np.exp(-values))).astype(np.uint8)
-    width = 32 // grey.shape[1]
-    image = np.repeat(grey, width, axis=1)[:, None].repeat(32, axis=1)
+    gray = (255 / (1 + np.exp(-values))).astype(np.uint8)
+    width = 32 // gray.shape[1]
+    image = np.repeat(gray, width, axis=1)[:, None].repeat(32, axis=1)
     return np.pad(image, ((0, 0), (0, 0), (0, 32 - image.shape[2])))
 
 
@@ -63,23 +63,23 @@ class Rows(SSDG):
     """For the checks alone."""
 
     def fit(self, X: Any, y: Any) -> Any:  # type: ignore[override]  # noqa: N803
-        return super().fit((drawn(X), y))
+        return super().fit((draw_rows(X), y))
 
     def predict(self, X: Any) -> Any:  # type: ignore[override]  # noqa: N803
-        return super().predict(drawn(X))
+        return super().predict(draw_rows(X))
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
-        return super().predict_proba(drawn(X))
+        return super().predict_proba(draw_rows(X))
 
     def score(self, X: Any, y: Any) -> float:  # type: ignore[override]  # noqa: N803
-        return super().score((drawn(X), y))
+        return super().score((draw_rows(X), y))
 
 
 @pytest.fixture
 def rows(cache: Path) -> Rows:
     settings = {"epochs": 1, "batch": 8, "augment": "none"}
-    given: dict[str, Any] = {"weights": "none", "size": 32, "device": "cpu", "cache": str(cache)}
-    return Rows("source-only", "digits-cnn", **given, settings=settings)
+    params: dict[str, Any] = {"weights": "none", "size": 32, "device": "cpu", "cache": str(cache)}
+    return Rows("source-only", "digits-cnn", **params, settings=settings)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -97,19 +97,19 @@ def test_the_page_tells_of_every_check() -> None:
     """All that scikit-learn has for a classifier either is run here or stands in the page with a reason."""
     from sklearn.linear_model import LogisticRegression
 
-    found = {
+    checked = {
         getattr(check, "func", check).__name__ for _, check in checks.estimator_checks_generator(LogisticRegression())
     }
-    told = {*re.findall(r"`(check_\w+)`", PAGE.read_text(encoding="utf-8"))}
-    assert not found - told - {*PLAIN, *ON_ROWS}
-    assert not told & {*PLAIN, *ON_ROWS}
+    documented = {*re.findall(r"`(check_\w+)`", PAGE.read_text(encoding="utf-8"))}
+    assert not checked - documented - {*PLAIN, *ON_ROWS}
+    assert not documented & {*PLAIN, *ON_ROWS}
 
 
 def test_a_classifier_for_scikit_learn() -> None:
     from sklearn.base import clone, is_classifier
 
-    made = SSDG("mcd", settings={"epochs": 2})
-    assert is_classifier(made)
-    copy = clone(made)
-    assert copy is not made
-    assert repr(copy) == repr(made)
+    estimator = SSDG("mcd", settings={"epochs": 2})
+    assert is_classifier(estimator)
+    copy = clone(estimator)
+    assert copy is not estimator
+    assert repr(copy) == repr(estimator)

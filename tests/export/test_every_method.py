@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from ssdg.artifact.load import Model
-from ssdg.export.graph import Form, trace
-from ssdg.export.onnx_files import KEY, onnx_bytes, onnx_run, onnx_session
-from ssdg.export.parity import compare, outputs, torch_outputs
+from ssdg.export.graph import GraphOptions, trace
+from ssdg.export.onnx_files import METADATA_KEY, onnx_bytes, onnx_runner, onnx_session
+from ssdg.export.parity import compare, file_outputs, torch_outputs
 from ssdg.inference.rejection import choose_thresholds
 from ssdg.methods import METHODS, find_method
 from ssdg.methods.api import Sizes
@@ -23,8 +23,8 @@ LEARNERS = {method.learner: name for name, method in METHODS.items()}
 
 def built(method: str, backbone: str = "digits-cnn", temperature: float | None = 1.7) -> Model:
     torch.manual_seed(0)
-    found = find_method(method)
-    learner = found.learner(lambda: build_backbone(backbone), Sizes(3, 2), found.settings())
+    registered = find_method(method)
+    learner = registered.learner(lambda: build_backbone(backbone), Sizes(3, 2), registered.settings())
     for name, buffer in learner.nets.named_buffers():  # as after training: statistics of their own
         if name.endswith("running_var"):
             buffer.uniform_(0.5, 2)
@@ -38,10 +38,12 @@ def pixels(count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("method", sorted(LEARNERS.values()))
 def test_the_product_of_a_method(method: str) -> None:
-    model, form = built(method), Form(reject=True)
+    model, options = built(method), GraphOptions(has_score=True)
     model.learner.nets.train()  # as training leaves it; the graph is that of evaluation
-    content = onnx_bytes(trace(model, form), form, "{}")
-    parity = compare(torch_outputs(model, pixels(13), form), outputs(onnx_run(content), pixels(13), form))
+    content = onnx_bytes(trace(model, options), options, "{}")
+    parity = compare(
+        torch_outputs(model, pixels(13), options), file_outputs(onnx_runner(content), pixels(13), options)
+    )
     assert parity.probs < 1e-5
     assert parity.score is not None
     assert parity.score < 1e-4
@@ -49,8 +51,8 @@ def test_the_product_of_a_method(method: str) -> None:
 
 
 def test_a_backbone_with_batch_norm() -> None:
-    model, form = built("source-only", "resnet18"), Form(inside=False)
-    content = onnx_bytes(trace(model, form), form, json.dumps({"a": 1}))
-    parity = compare(torch_outputs(model, pixels(9), form), outputs(onnx_run(content), pixels(9), form))
+    model, options = built("source-only", "resnet18"), GraphOptions(has_preprocessing=False)
+    content = onnx_bytes(trace(model, options), options, json.dumps({"a": 1}))
+    parity = compare(torch_outputs(model, pixels(9), options), file_outputs(onnx_runner(content), pixels(9), options))
     assert parity.probs < 1e-5
-    assert onnx_session(content, 1).get_modelmeta().custom_metadata_map == {KEY: '{"a": 1}'}
+    assert onnx_session(content, 1).get_modelmeta().custom_metadata_map == {METADATA_KEY: '{"a": 1}'}

@@ -11,21 +11,21 @@ import onnx
 import pytest
 
 from ssdg.cli import call
-from ssdg.export import exporter as making
-from ssdg.export.graph import Form
-from ssdg.export.onnx_files import KEY, onnx_session
-from ssdg.export.parity import Pictures, as_taken, noise
-from ssdg.export.quantize import ends, halves, speed_ratio
+from ssdg.export import exporter
+from ssdg.export.graph import GraphOptions
+from ssdg.export.onnx_files import METADATA_KEY, onnx_session
+from ssdg.export.parity import CheckImages, make_noise, to_graph_input
+from ssdg.export.quantize import find_end_nodes, speed_ratio, split_images
 
 
-def words(*given: object) -> list[str]:
-    return [str(word) for word in given]
+def args(*values: object) -> list[str]:
+    return [str(value) for value in values]
 
 
 @pytest.fixture(scope="module")
 def plain(evolved: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("plain") / "model.onnx"
-    assert call(words("export", evolved, "--format", "onnx", "-o", out)) == 0
+    assert call(args("export", evolved, "--format", "onnx", "-o", out)) == 0
     return out
 
 
@@ -33,25 +33,25 @@ def test_a_quantized_file(
     evolved: Path, plain: Path, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "small.onnx"
-    given = ("export", evolved, "--format", "onnx", "--quantize", "int8", "--images")
-    given = (*given, world / "night", world / "photo", world / "neon", "-o", out, "--reject", "--tolerance", 1)
+    images = (world / "night", world / "photo", world / "neon")
+    command = args("export", evolved, "--format", "onnx", "--quantize", "int8", "--images", *images)
     capsys.readouterr()
-    assert call(words(*given, "--json")) == 0
-    told = json.loads(capsys.readouterr().out)["int8"]
-    assert told["images"] == 36
-    assert told["calibrated_on"] == 36
-    assert told["on_others"]
-    assert 0 <= told["agreement"] <= 1
-    assert 0 < told["difference"] < 0.5
-    assert {*told["accuracy"]} == {"fp32", "int8"}
-    assert told["speed"]["times"] > 0
-    assert told["bytes"]["int8"] == out.stat().st_size < 0.5 * plain.stat().st_size
+    assert call([*command, *args("-o", out, "--reject", "--tolerance", 1, "--json")]) == 0
+    report = json.loads(capsys.readouterr().out)["int8"]
+    assert report["images"] == 36
+    assert report["calibrated_on"] == 36
+    assert report["on_others"]
+    assert 0 <= report["agreement"] <= 1
+    assert 0 < report["difference"] < 0.5
+    assert {*report["accuracy"]} == {"fp32", "int8"}
+    assert report["speed"]["times"] > 0
+    assert report["bytes"]["int8"] == out.stat().st_size < 0.5 * plain.stat().st_size
     session = onnx_session(out.read_bytes(), 1)
-    about = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
-    assert about["classes"] == ["bar", "disc", "ring"]
+    metadata = json.loads(session.get_modelmeta().custom_metadata_map[METADATA_KEY])
+    assert metadata["classes"] == ["bar", "disc", "ring"]
     assert [output.name for output in session.get_outputs()] == ["probs", "score"]
     for count in (1, 5):
-        probs, score = session.run(None, {"images": noise(32).pixels[:count]})
+        probs, score = session.run(None, {"images": make_noise(32).pixels[:count]})
         assert np.allclose(probs.sum(1), 1, atol=1e-5)
         assert score.shape == (count,)
     kinds = Counter(str(t.data_type) for t in onnx.load(out).graph.initializer if len(t.dims) == 4 and t.dims[0] > 1)
@@ -61,16 +61,17 @@ def test_a_quantized_file(
 def test_the_ends_of_both_networks_are_left_alone(plain: Path) -> None:
     graph = onnx.load(plain).graph
     kinds = {node.name: node.op_type for node in graph.node}
-    assert Counter(kinds[name] for name in ends(graph)) == {"Conv": 2, "Gemm": 2}
+    assert Counter(kinds[name] for name in find_end_nodes(graph)) == {"Conv": 2, "Gemm": 2}
 
 
 def test_words_for_people(evolved: Path, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ("export", evolved, "--format", "onnx", "--quantize", "int8", "--images", world / "night")
-    assert call(words(*given, "-o", tmp_path / "small.onnx", "--tolerance", 1)) == 0
-    told = capsys.readouterr().out
-    assert "% of 24 images the same class as torch in fp32; its ranges are of 24 images (the same ones" in told
-    assert "percent right: " in told
-    assert "times as fast as fp32" in told
+    command = args("export", evolved, "--format", "onnx", "--quantize", "int8", "--images", world / "night")
+    assert call([*command, *args("-o", tmp_path / "small.onnx", "--tolerance", 1)]) == 0
+    out = capsys.readouterr().out
+    assert "int8 predicts the same class as torch in fp32 for " in out
+    assert "% of 24 images; its ranges come from 24 images (the same images" in out
+    assert "accuracy (%): " in out
+    assert "times as fast as fp32" in out
 
 
 def test_a_file_of_other_classes_is_refused(
@@ -85,42 +86,42 @@ def test_a_file_of_other_classes_is_refused(
         proto.graph.node.append(onnx.helper.make_node("Sub", ["one", "plain"], ["probs"]))
         return bytes(proto.SerializeToString())
 
-    monkeypatch.setattr(making, "int8_bytes", turned)
+    monkeypatch.setattr(exporter, "int8_bytes", turned)
     out = tmp_path / "small.onnx"
-    given = words("export", evolved, "--format", "onnx", "--quantize", "int8", "-o", out)
-    assert call(given) == 1
-    told = " ".join(capsys.readouterr().err.split())
-    assert "another class, with 10 % allowed; no file was written" in told
+    command = args("export", evolved, "--format", "onnx", "--quantize", "int8", "-o", out)
+    assert call(command) == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert "images (allowed: 10 %); no file was written" in error
     assert not out.exists()
-    assert call([*given, "--tolerance", "1"]) == 0
+    assert call([*command, "--tolerance", "1"]) == 0
 
 
 def test_ranges_and_figures_are_of_different_images() -> None:
-    many = Pictures(np.arange(400, dtype=np.uint8)[:, None, None, None].repeat(3, 3), "", np.arange(400) % 3)
-    ranges, rest = halves(many)
+    many = CheckImages(np.arange(400, dtype=np.uint8)[:, None, None, None].repeat(3, 3), "", np.arange(400) % 3)
+    ranges, rest = split_images(many)
     assert len(ranges) == 128
     assert len(rest.pixels) == 200
     assert not {*ranges[:100].ravel().tolist()} & {*rest.pixels[:100].ravel().tolist()}
     assert rest.truth is not None
     assert rest.truth.tolist() == [n % 3 for n in range(1, 400, 2)]
-    few = Pictures(many.pixels[:20], "")
-    assert halves(few)[1] is few
+    few = CheckImages(many.pixels[:20], "")
+    assert split_images(few)[1] is few
 
 
 def test_agreement_is_what_is_required() -> None:
-    making.require_agreement({"agreement": 0.9, "images": 10}, 0.1)
-    with pytest.raises(making.Unfaithful, match=r"gives 20.0 % of 10 images another class"):
-        making.require_agreement({"agreement": 0.8, "images": 10}, 0.1)
+    exporter.require_agreement({"agreement": 0.9, "images": 10}, 0.1)
+    with pytest.raises(exporter.ParityError, match=r"assigns another class to 20.0 % of 10 images"):
+        exporter.require_agreement({"agreement": 0.8, "images": 10}, 0.1)
 
 
 def test_speed_is_a_ratio_of_medians(plain: Path) -> None:
-    ratio, batch = speed_ratio(plain.read_bytes(), plain.read_bytes(), noise(32).pixels, Form(), 1)
+    ratio, batch = speed_ratio(plain.read_bytes(), plain.read_bytes(), make_noise(32).pixels, GraphOptions(), 1)
     assert ratio > 0
     assert batch == 32
 
 
 def test_images_beside_are_floats() -> None:
-    taken = as_taken(np.full((2, 4, 4, 3), 255, np.uint8), Form(inside=False))
-    assert taken.dtype == np.float32
-    assert taken.shape == (2, 3, 4, 4)
-    assert (taken == 1).all()
+    converted = to_graph_input(np.full((2, 4, 4, 3), 255, np.uint8), GraphOptions(has_preprocessing=False))
+    assert converted.dtype == np.float32
+    assert converted.shape == (2, 3, 4, 4)
+    assert (converted == 1).all()

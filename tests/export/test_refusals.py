@@ -15,13 +15,13 @@ import torch
 import ssdg
 from ssdg.artifact.load import Model
 from ssdg.cli import call
-from ssdg.export import exporter as making
-from ssdg.export.graph import Form, Graph, trace
-from ssdg.export.parity import batches, compare
+from ssdg.export import exporter
+from ssdg.export.graph import Graph, GraphOptions, trace
+from ssdg.export.parity import compare, split_batches
 
 
-def words(*given: object) -> list[str]:
-    return [str(word) for word in given]
+def args(*values: object) -> list[str]:
+    return [str(value) for value in values]
 
 
 def pixels(count: int = 5) -> np.ndarray[Any, Any]:
@@ -46,30 +46,29 @@ def test_a_file_that_differs_is_not_written(
     spoiled(monkeypatch, 1e-3)
     out = tmp_path / f"old.{'onnx' if kind == 'onnx' else 'pt2'}"
     out.write_text("old")
-    assert call(words("export", run, "--format", kind, "-o", out)) == 1
-    told = capsys.readouterr().err
-    assert "error: the exported file differs from torch by 0.001" in " ".join(told.split())
-    assert "no file was written" in told
+    assert call(args("export", run, "--format", kind, "-o", out)) == 1
+    error = capsys.readouterr().err
+    assert "error: the exported file differs from torch by 0.001" in " ".join(error.split())
+    assert "no file was written" in error
     assert out.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
     if kind == "torch-export":
-        assert call(words("export", run, "--format", kind, "-o", out, "--tolerance", 0.01)) == 0
+        assert call(args("export", run, "--format", kind, "-o", out, "--tolerance", 0.01)) == 0
 
 
 def test_other_classes_are_refused_whatever_the_tolerance(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoiled(monkeypatch, 0.9)
-    given = words("export", run, "--format", "torch-export", "-o", tmp_path / "m.pt2", "--tolerance", 10)
-    assert call(given) == 1
+    assert call(args("export", run, "--format", "torch-export", "-o", tmp_path / "m.pt2", "--tolerance", 10)) == 1
 
 
 def test_a_file_that_says_nothing_finite_is_refused() -> None:
     probs = np.array([[0.6, 0.4]])
     parity = compare({"probs": probs}, {"probs": np.array([[np.nan, 0.4]], np.float32)})
     assert parity.worst == np.inf
-    with pytest.raises(making.Unfaithful):
-        making.require_parity(parity, 1e9)
+    with pytest.raises(exporter.ParityError):
+        exporter.require_parity(parity, 1e9)
 
 
 def test_close_calls_may_fall_the_other_way() -> None:
@@ -79,9 +78,9 @@ def test_close_calls_may_fall_the_other_way() -> None:
 
 
 def test_batches_are_one_an_odd_number_and_plain_ones() -> None:
-    assert [len(part) for part in batches(pixels(100))] == [1, 7, 32, 32, 28]
-    assert [len(part) for part in batches(pixels(8))] == [1, 7]
-    few = list(batches(pixels(3)))
+    assert [len(part) for part in split_batches(pixels(100))] == [1, 7, 32, 32, 28]
+    assert [len(part) for part in split_batches(pixels(8))] == [1, 7]
+    few = list(split_batches(pixels(3)))
     assert [len(part) for part in few] == [1, 7]
     assert np.array_equal(few[1][2], pixels(3)[0])
 
@@ -96,31 +95,31 @@ def test_damaged_thumbnails(spoil: str, run: Path, tmp_path: Path, complaint) ->
 
 
 def test_mistakes(run: Path, evolved: Path, world: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    here = ("export", run, "--format")
-    assert "--network 3 is none of this model's; give 1 or 2 or mean" in complaint(*here, "onnx", "--network", 3)
-    assert "--network both is none" in complaint(*here, "onnx", "--network", "both")
-    assert "leave out --reject or --network" in complaint(*here, "onnx", "--network", 1, "--reject")
-    assert "ends in .onnx" in complaint(*here, "onnx", "-o", tmp_path / "model.pt2")
-    assert "ends in .pt2" in complaint(*here, "torch-export", "-o", tmp_path)
-    assert "--quantize int8 is for onnx files" in complaint(*here, "torch-export", "--quantize", "int8")
-    assert "--tolerance -1 is none" in complaint(*here, "onnx", "--tolerance", -1)
-    assert "--tolerance nan is none" in complaint(*here, "onnx", "--tolerance", "nan")
-    assert "with --quantize up to 1" in complaint(*here, "onnx", "--quantize", "int8", "--tolerance", 2)
-    assert "needs a folder to copy the model to" in complaint(*here, "safetensors")
-    for word in ("--reject", "--network=1", "--quantize=int8", "--preprocessing=beside", "--tolerance=1"):
-        told = complaint(*here, "safetensors", word, "-o", tmp_path / "x")
-        assert f"leave out {word.split('=')[0]}" in told
+    command = ("export", run, "--format")
+    assert "this model has no --network 3; choose from 1, 2, mean" in complaint(*command, "onnx", "--network", 3)
+    assert "this model has no --network both" in complaint(*command, "onnx", "--network", "both")
+    assert "leave out --reject or --network" in complaint(*command, "onnx", "--network", 1, "--reject")
+    assert "ends in .onnx" in complaint(*command, "onnx", "-o", tmp_path / "model.pt2")
+    assert "ends in .pt2" in complaint(*command, "torch-export", "-o", tmp_path)
+    assert "--quantize int8 works only with onnx files" in complaint(*command, "torch-export", "--quantize", "int8")
+    assert "--tolerance -1 is out of range" in complaint(*command, "onnx", "--tolerance", -1)
+    assert "--tolerance nan is out of range" in complaint(*command, "onnx", "--tolerance", "nan")
+    assert "with --quantize at most 1" in complaint(*command, "onnx", "--quantize", "int8", "--tolerance", 2)
+    assert "needs a folder for the copy" in complaint(*command, "safetensors")
+    for option in ("--reject", "--network=1", "--quantize=int8", "--preprocessing=beside", "--tolerance=1"):
+        error = complaint(*command, "safetensors", option, "-o", tmp_path / "x")
+        assert f"leave out {option.split('=')[0]}" in error
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "text.txt").write_text("x")
-    assert "is not overwritten" in complaint(*here, "safetensors", "-o", tmp_path / "thesis")
-    assert "holds no trained model" in complaint("export", tmp_path, "--format", "onnx")
-    assert "Invalid value" in complaint(*here, "tflite")
+    assert "is not overwritten" in complaint(*command, "safetensors", "-o", tmp_path / "thesis")
+    assert "contains no trained model" in complaint("export", tmp_path, "--format", "onnx")
+    assert "Invalid value" in complaint(*command, "tflite")
     alone = ("export", evolved / "model", "--format", "onnx", "--quantize", "int8")
-    assert "has no thumbnails; give --images" in complaint(*alone)
+    assert "has no thumbnails; add --images" in complaint(*alone)
     (tmp_path / "empty").mkdir()
-    assert "holds no image" in complaint(*here, "onnx", "--images", tmp_path / "empty")
+    assert "contains no image" in complaint(*command, "onnx", "--images", tmp_path / "empty")
     (tmp_path / "bad.png").write_text("x")
-    assert "can be read" in complaint(*here, "onnx", "--images", tmp_path / "bad.png")
+    assert "can be read" in complaint(*command, "onnx", "--images", tmp_path / "bad.png")
     assert not list(tmp_path.glob("*.onnx"))
 
 
@@ -146,4 +145,4 @@ def test_a_method_that_cannot_be_followed(model: Model) -> None:
 
     fixed = Model(model.classes, 32, Fixed(), model.device)  # type: ignore[arg-type]
     with pytest.raises(ssdg.UserError, match=r"write x.shape\[0\] and -1 in view instead of len\(x\)"):
-        trace(fixed, Form())
+        trace(fixed, GraphOptions())

@@ -21,18 +21,18 @@ def ranged(data: bytes, etag: str = '"v1"', *, breaks: int = 0, heeds: bool = Tr
 
     def serve(handler: Handler) -> None:
         start = range_start(handler)
-        wanted = handler.headers.get("If-Range")
-        if start is not None and heeds and wanted != etag:
+        validator = handler.headers.get("If-Range")
+        if start is not None and heeds and validator != etag:
             start = None
         if start is not None and start >= len(data):
             handler.answer(416, b"", Content_Range=f"bytes */{len(data)}")
             return
         body = data[start or 0 :]
         handler.send_response(200 if start is None else 206)
-        told = {"Content-Length": str(len(body)), "Content-Type": "application/zip", "ETag": etag, **headers}
+        values = {"Content-Length": str(len(body)), "Content-Type": "application/zip", "ETag": etag, **headers}
         if start is not None:
-            told["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-        for name, value in told.items():
+            values["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        for name, value in values.items():
             handler.send_header(name.replace("_", "-"), value)
         handler.end_headers()
         left[0] -= 1
@@ -42,8 +42,8 @@ def ranged(data: bytes, etag: str = '"v1"', *, breaks: int = 0, heeds: bool = Tr
 
 
 def range_start(handler: Handler) -> int | None:
-    told = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range") or "")
-    return int(told[1]) if told else None
+    match = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range") or "")
+    return int(match[1]) if match else None
 
 
 def plain(data: bytes) -> Serve:
@@ -63,9 +63,9 @@ def in_turn(*serves: Serve) -> Serve:
 
 def pacs_files(prefix: str = "", domains: tuple[str, ...] = DOMAINS) -> dict[str, bytes]:
     """Two classes of two images in each domain, all different."""
-    places = [(d, c, n) for d in domains for c in CLASSES for n in range(2)]
+    keys = [(d, c, n) for d in domains for c in CLASSES for n in range(2)]
     return {
-        f"{prefix}{d}/{c}/{n}.png": png(1000 + DOMAINS.index(d) * 10 + CLASSES.index(c) * 2 + n) for d, c, n in places
+        f"{prefix}{d}/{c}/{n}.png": png(1000 + DOMAINS.index(d) * 10 + CLASSES.index(c) * 2 + n) for d, c, n in keys
     }
 
 

@@ -20,7 +20,7 @@ from ssdg.data import catalog
 from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.hub import published
 from ssdg.hub.download import Downloader, Remote
-from ssdg.hub.published import PUBLISHED, Published, Source
+from ssdg.hub.published import PUBLISHED, PublishedDataset, Source
 from ssdg.hub.transfer import Limits
 from web import servers
 from web.servers import Site
@@ -33,10 +33,10 @@ def small_pacs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A PACS of sixteen images in the catalog, and no waiting between tries."""
     pacs = PUBLISHED["pacs"].dataset
     domains = tuple(replace(entry, num_images=4) for entry in pacs.domains)
-    others = tuple(one for one in catalog.CATALOG if one.name != "PACS")
+    others = tuple(entry for entry in catalog.CATALOG if entry.name != "PACS")
     monkeypatch.setattr(catalog, "CATALOG", (replace(pacs, domains=domains, classes=CLASSES), *others))
     quick = Downloader(Limits(first_wait=0, idle_seconds=20))
-    monkeypatch.setattr("ssdg.hub.download.Downloader", lambda say: replace(quick, say=say))
+    monkeypatch.setattr("ssdg.hub.download.Downloader", lambda log: replace(quick, log=log))
 
 
 class Case:
@@ -50,15 +50,15 @@ class Case:
     def publish(self, *sources: dict[str, servers.Serve]) -> None:
         """Each source a set of files on the server."""
         self.site.routes = {f"/{n}/{name}": serve for n, files in enumerate(sources) for name, serve in files.items()}
-        made = [
+        published_sources = [
             Source(f"source {n}", tuple(Remote(f"{self.site.url}/{n}/{name}", name) for name in files))
             for n, files in enumerate(sources)
         ]
-        told = Published("PACS", tuple(made), "PACS.zip from http://by.hand/")
-        self._patch.setitem(published.PUBLISHED, "pacs", told)
+        dataset = PublishedDataset("PACS", tuple(published_sources), "PACS.zip from http://by.hand/")
+        self._patch.setitem(published.PUBLISHED, "pacs", dataset)
 
-    def fetch(self, *words: object, name: str = "pacs") -> int:
-        code = call(["data", "fetch", name, "--to", str(self.to), *map(str, words)])
+    def fetch(self, *args: object, name: str = "pacs") -> int:
+        code = call(["data", "fetch", name, "--to", str(self.to), *map(str, args)])
         read = self._capsys.readouterr()
         self.said, self.complained = read.out, " ".join(read.err.split())
         return code
@@ -84,7 +84,7 @@ def test_downloaded_unpacked_laid_out_and_checked(case: Case) -> None:
     case.assert_whole()
     assert read_benchmark(case.to).names == tuple(sorted(DOMAINS))
     assert "in PACS" in case.said
-    assert "all images can be read" in case.said
+    assert "No issues found: all images can be read" in case.said
     record = json.loads((case.to / "fetched.json").read_text())
     assert record["data_set"] == "PACS"
     assert record["files"][0]["from"] == f"{case.site.url}/0/PACS.zip"
@@ -143,7 +143,7 @@ def test_where_all_sources_fail_people_are_told_what_to_do(case: Case) -> None:
     case.publish({"PACS.zip": servers.status(404)}, {"PACS.zip": servers.status(403)})
     assert case.fetch() == 2
     assert case.complained == (
-        "error: PACS could not be downloaded (the server answered 404 Not Found; the server answered 403 Forbidden); "
+        "error: PACS could not be downloaded (the server returned 404 Not Found; the server returned 403 Forbidden); "
         f"download PACS.zip from http://by.hand/, then run ssdg data fetch pacs --from FILE --to {case.to}"
     )
     case.assert_nothing()
@@ -161,9 +161,9 @@ def test_without_a_network_the_same_is_told_at_once(case: Case, monkeypatch: pyt
 @pytest.mark.parametrize("name", ["pacs-web", "office-web"])
 def test_what_has_no_address_is_told(case: Case, name: str) -> None:
     assert case.fetch(name=name) == 2
-    assert "has no known address; ask the authors" in case.complained
+    assert "has no known URL; ask the authors" in case.complained
     assert "https://github.com/MetaVisionLab/SSDG" in case.complained
-    assert case.site.asked == 0
+    assert case.site.num_requests == 0
 
 
 @pytest.mark.parametrize("form", ["zip", "tar", "tar.gz", "tgz"])
@@ -174,7 +174,7 @@ def test_from_a_file_of_this_disk(case: Case, tmp_path: Path, form: str) -> None
     assert case.fetch("--from", file) == 0, case.complained
     case.assert_whole()
     assert file.read_bytes() == content
-    assert case.site.asked == 0
+    assert case.site.num_requests == 0
 
 
 def test_from_an_archive_of_archives(case: Case, tmp_path: Path) -> None:
@@ -210,36 +210,36 @@ def test_an_existing_folder_is_left_as_it_is(case: Case) -> None:
     case.to.mkdir(parents=True)
     (case.to / "mine.txt").write_text("precious")
     assert case.fetch() == 2
-    assert f"'{case.to}' is there already and is left as it is" in case.complained
+    assert f"'{case.to}' already exists and was not changed" in case.complained
     assert files_below(case.to.parent) == {"PACS/mine.txt": b"precious"}
-    assert case.site.asked == 0
+    assert case.site.num_requests == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("args", "message"),
     [
-        (["--from", "absent.zip"], "'absent.zip' does not exist; give the archive of PACS"),
-        (["--from", "."], "'.' is a folder; if it holds PACS"),
-        (["--source", "9"], "--source 9 is no known source of PACS; give a number from 1 to 4 or an http address"),
-        (["--source", "ftp://x/y"], "is no known source of PACS"),
-        (["--from", "a.zip", "--source", "1"], "give one of them"),
+        (["--from", "absent.zip"], "'absent.zip' does not exist; pass an archive of PACS"),
+        (["--from", "."], "'.' is a folder; if it contains PACS"),
+        (["--source", "9"], "--source 9 is not a source of PACS; use a number from 1 to 4 or an http URL"),
+        (["--source", "ftp://x/y"], "is not a source of PACS"),
+        (["--from", "a.zip", "--source", "1"], "set only one of them"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(case: Case, words: list[str], told: str) -> None:
-    assert case.fetch(*words) == 2
-    assert told in case.complained
+def test_mistakes_are_told_in_a_sentence(case: Case, args: list[str], message: str) -> None:
+    assert case.fetch(*args) == 2
+    assert message in case.complained
     assert not case.to.parent.exists()
 
 
 def test_an_unknown_data_set_is_told(case: Case) -> None:
     assert case.fetch(name="pasc") == 2
-    assert "unknown data set 'pasc' (did you mean 'pacs'?)" in case.complained
+    assert "unknown dataset 'pasc' (did you mean 'pacs'?)" in case.complained
 
 
 def test_a_hostile_file_of_this_disk_is_refused(case: Case, tmp_path: Path) -> None:
     (tmp_path / "evil.tar").write_bytes(tarred({"../../evil.png": b"x"}, "w"))
     assert case.fetch("--from", tmp_path / "evil.tar") == 2
-    assert "PACS cannot be made from" in case.complained
+    assert "cannot create PACS from" in case.complained
     assert "leads outside" in case.complained
     case.assert_nothing()
 
@@ -268,8 +268,8 @@ def test_a_killed_fetch_goes_on(case: Case) -> None:
 
     address = f"{case.site.url}/a.zip"
     case.site.routes = {"/a.zip": stalling}
-    words = [sys.executable, "-c", COMMAND, "data", "fetch", "pacs", "--to", str(case.to), "--source", address]
-    process = subprocess.Popen(words, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    args = [sys.executable, "-c", COMMAND, "data", "fetch", "pacs", "--to", str(case.to), "--source", address]
+    process = subprocess.Popen(args, env={**os.environ, "OMP_NUM_THREADS": "1"})
     part = None
     for _ in range(3000):
         part = next(case.to.parent.glob(".PACS.fetch/*/*.part"), None) if case.to.parent.exists() else None
@@ -290,10 +290,10 @@ def test_a_killed_fetch_goes_on(case: Case) -> None:
 
 
 def test_every_published_source_is_well_formed() -> None:
-    for one in PUBLISHED.values():
-        assert one.dataset.name == one.name
-        assert one.by_hand
-        for source in one.sources:
+    for dataset in PUBLISHED.values():
+        assert dataset.dataset.name == dataset.name
+        assert dataset.by_hand
+        for source in dataset.sources:
             assert source.files
             assert all(file.url.startswith("https://") and "/" not in file.name for file in source.files)
     assert [len(PUBLISHED[name].sources) for name in ("pacs", "office-home", "digits-dg", "pacs-web")] == [4, 5, 2, 0]

@@ -12,7 +12,7 @@ from hub.publishers import DOMAINS, pacs_files
 from ssdg.data.sources.benchmark import Benchmark, read_benchmark
 from ssdg.hub.fetch_dataset import lay_out
 from ssdg.hub.published import PUBLISHED
-from ssdg.hub.transfer import Failed
+from ssdg.hub.transfer import FetchError
 
 PACS, OFFICE = PUBLISHED["pacs"].dataset, PUBLISHED["office-home"].dataset
 DIGITS, PACS_WEB = PUBLISHED["digits-dg"].dataset, PUBLISHED["pacs-web"].dataset
@@ -29,9 +29,9 @@ def laid_out(tmp_path: Path, files: dict[str, bytes], dataset: object = PACS) ->
     "prefix", ["0/", "0/kfold/", "0/PACS/", "0/pacs/images/", "0/a/b/c/PACS_dataset/raw images/kfold/"]
 )
 def test_wrappers_do_not_matter(tmp_path: Path, prefix: str) -> None:
-    found = laid_out(tmp_path, pacs_files(prefix))
-    assert found.names == tuple(sorted(DOMAINS))
-    assert all(domain.counts() == {"dog": 2, "horse": 2} for domain in found.domains)
+    benchmark = laid_out(tmp_path, pacs_files(prefix))
+    assert benchmark.names == tuple(sorted(DOMAINS))
+    assert all(domain.counts() == {"dog": 2, "horse": 2} for domain in benchmark.domains)
 
 
 def test_split_lists_come_along(tmp_path: Path) -> None:
@@ -40,8 +40,10 @@ def test_split_lists_come_along(tmp_path: Path) -> None:
         for domain in DOMAINS
         for number, split in enumerate(("train", "crossval"))
     }
-    found = laid_out(tmp_path, {**pacs_files("0/pacs/images/"), **lists, "0/pacs/readme.txt": b"hello"})
-    assert all(domain.split_lines == {"train": 1, "crossval": 1} and not domain.missing for domain in found.domains)
+    benchmark = laid_out(tmp_path, {**pacs_files("0/pacs/images/"), **lists, "0/pacs/readme.txt": b"hello"})
+    assert all(
+        domain.split_lines == {"train": 1, "crossval": 1} and not domain.missing for domain in benchmark.domains
+    )
     assert sorted(path.name for path in (tmp_path / "ready").iterdir()) == sorted([*DOMAINS, "splits"])
 
 
@@ -53,9 +55,9 @@ def test_one_archive_for_each_domain(tmp_path: Path) -> None:
         **pacs_files("2/", ("cartoon",)),
         **pacs_files("3/art/", ("art_painting",)),
     }
-    found = laid_out(tmp_path, files)
-    assert found.names == tuple(sorted(DOMAINS))
-    assert {domain.counts()["dog"] for domain in found.domains} == {2}
+    benchmark = laid_out(tmp_path, files)
+    assert benchmark.names == tuple(sorted(DOMAINS))
+    assert {domain.counts()["dog"] for domain in benchmark.domains} == {2}
 
 
 def test_office_home_under_its_many_names(tmp_path: Path) -> None:
@@ -68,10 +70,10 @@ def test_office_home_under_its_many_names(tmp_path: Path) -> None:
 
 
 def test_split_folders_stay(tmp_path: Path) -> None:
-    places = [(d, s) for d in ("mnist", "mnist_m", "svhn", "syn") for s in ("train", "val")]
-    files = {f"0/digits_dg/{d}/{s}/3/0.jpg": png(n) for n, (d, s) in enumerate(places)}
-    found = laid_out(tmp_path, files, DIGITS)
-    assert all({*domain.splits} == {"train", "crossval"} for domain in found.domains)
+    folders = [(d, s) for d in ("mnist", "mnist_m", "svhn", "syn") for s in ("train", "val")]
+    files = {f"0/digits_dg/{d}/{s}/3/0.jpg": png(n) for n, (d, s) in enumerate(folders)}
+    benchmark = laid_out(tmp_path, files, DIGITS)
+    assert all({*domain.splits} == {"train", "crossval"} for domain in benchmark.domains)
 
 
 def test_one_npz_for_each_domain(tmp_path: Path) -> None:
@@ -85,25 +87,28 @@ def test_one_npz_for_each_domain(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefix", ["1/", "1/web/", "1/PACS_Webdata/", "1/google images/2021/"])
 def test_a_crawl_beside_the_four_domains(tmp_path: Path, prefix: str) -> None:
     crawl = {f"{prefix}{name}/0.jpg": png(n) for n, name in enumerate(PACS_WEB.classes)}
-    found = laid_out(tmp_path, {**pacs_files("0/kfold/"), **crawl}, PACS_WEB)
-    assert found.names == tuple(sorted((*DOMAINS, "web")))
-    assert len(found["web"].items) == 7
-    assert len(found["photo"].items) == 4
+    benchmark = laid_out(tmp_path, {**pacs_files("0/kfold/"), **crawl}, PACS_WEB)
+    assert benchmark.names == tuple(sorted((*DOMAINS, "web")))
+    assert len(benchmark["web"].items) == 7
+    assert len(benchmark["photo"].items) == 4
 
 
 def test_a_missing_domain_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        Failed, match=r"there is no sketch of PACS in it, but folders named art_painting, cartoon, photo, dog, horse$"
+        FetchError,
+        match=r"missing from the archive: sketch; it has the folders art_painting, cartoon, photo, dog, horse$",
     ):
         laid_out(tmp_path, pacs_files("0/", ("photo", "art_painting", "cartoon")))
 
 
 def test_an_archive_of_texts_is_not_enough(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match=r"no photo and no art_painting .* in it, but no folder of images"):
+    with pytest.raises(
+        FetchError, match=r"missing from the archive: photo, art_painting, .*; it has no folder of images$"
+    ):
         laid_out(tmp_path, {"0/photo/readme.txt": b"x"})
 
 
 def test_domains_in_company_win_over_strays(tmp_path: Path) -> None:
     """A folder of samples on top must not stand for a domain of the whole set below."""
-    found = laid_out(tmp_path, {**pacs_files("0/data/kfold/"), "0/photo/dog/sample.png": png(1)})
-    assert len(found["photo"].items) == 4
+    benchmark = laid_out(tmp_path, {**pacs_files("0/data/kfold/"), "0/photo/dog/sample.png": png(1)})
+    assert len(benchmark["photo"].items) == 4

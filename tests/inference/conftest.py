@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from exported import write_colours
+from exported import write_colors
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_colours(tmp_path_factory.mktemp("model") / "model.onnx")
+    return write_colors(tmp_path_factory.mktemp("model") / "model.onnx")
 
 
 @pytest.fixture(scope="session")

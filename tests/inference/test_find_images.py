@@ -1,4 +1,4 @@
-"""What is found behind the words of `ssdg predict`, in which order, and that nothing is found all at once."""
+"""The images that the inputs of `ssdg predict` name, their order, and that they are found as a stream."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from ssdg.data.sources.tree import read_tree
 from ssdg.errors import UserError
-from ssdg.inference import find_images as finding
-from ssdg.inference.find_images import STDIN, Refused, check_words, find, read_list
+from ssdg.inference import find_images as module
+from ssdg.inference.find_images import STDIN, UnreadablePath, check_inputs, find_images, read_list
 
 
 def touch(root: Path, *names: str) -> Path:
@@ -23,9 +23,9 @@ def touch(root: Path, *names: str) -> Path:
     return root
 
 
-def paths(*words: object, listed: bytes | None = None, null: bool = False) -> list[str]:
+def paths(*inputs: object, listed: bytes | None = None, null: bool = False) -> list[str]:
     stream = io.BytesIO(listed) if listed is not None else None
-    return [found.path for found in find([str(w) for w in words], stream, null=null)]
+    return [entry.path for entry in find_images([str(value) for value in inputs], stream, null=null)]
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_folder_has_the_order_of_a_sorted_list_of_its_paths(tree: Path) -> None:
-    found = paths("photos")
-    assert found == sorted(found)
-    assert found == [f"photos/{item.path}" for item in read_tree(tree).images]
-    assert found == [f"photos/{n}" for n in ("a-b/3.gif", "a.jpg", "a/1.JPG", "a/2.png", "b.jpg", "c/d/e/4.webp")]
+    listing = paths("photos")
+    assert listing == sorted(listing)
+    assert listing == [f"photos/{item.path}" for item in read_tree(tree).images]
+    assert listing == [f"photos/{n}" for n in ("a-b/3.gif", "a.jpg", "a/1.JPG", "a/2.png", "b.jpg", "c/d/e/4.webp")]
 
 
 def test_a_folder_of_many_files_is_gone_through_in_pieces(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_a_folder_of_many_files_is_gone_through_in_pieces(tree: Path, monkeypatc
     monkeypatch.setattr(os, "scandir", lambda folder: calls.append(folder) or real(folder))
     for names in (1, 3, 50):
         calls.clear()
-        monkeypatch.setattr(finding, "NAMES", names)
+        monkeypatch.setattr(module, "MAX_NAMES", names)
         assert paths("photos") == whole
     assert calls.count("photos/many") == 2  # 58 names by 50
     assert len(whole) == len({*whole})
@@ -77,7 +77,7 @@ def test_words_keep_their_order_and_may_repeat(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "found"),
+    ("pattern", "matches"),
     [
         ("photos/**/*.jpg", ["photos/a.jpg", "photos/b.jpg"]),
         ("photos/*/*.*", ["photos/a-b/3.gif", "photos/a/1.JPG", "photos/a/2.png"]),
@@ -88,8 +88,8 @@ def test_words_keep_their_order_and_may_repeat(tree: Path) -> None:
         ("photos/*.txt", []),
     ],
 )
-def test_patterns(tree: Path, pattern: str, found: list[str]) -> None:
-    assert paths(pattern) == [f if f.startswith("photos") else f"photos/{f}" for f in found]
+def test_patterns(tree: Path, pattern: str, matches: list[str]) -> None:
+    assert paths(pattern) == [path if path.startswith("photos") else f"photos/{path}" for path in matches]
 
 
 def test_a_pattern_enters_no_folder_that_it_cannot_match(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +120,9 @@ def test_archives(tree: Path) -> None:
 
 def test_lists(tree: Path) -> None:
     listed = b"photos/b.jpg\r\n\nphotos/a\nphotos/none.jpg\nphotos/a.jpg"
-    wanted = ["photos/b.jpg", "photos/a/1.JPG", "photos/a/2.png", "photos/none.jpg", "photos/a.jpg"]
-    assert paths(STDIN, listed=listed) == wanted
-    assert paths("photos/a.jpg", STDIN, "photos/b.jpg", listed=listed) == ["photos/a.jpg", *wanted, "photos/b.jpg"]
+    expected = ["photos/b.jpg", "photos/a/1.JPG", "photos/a/2.png", "photos/none.jpg", "photos/a.jpg"]
+    assert paths(STDIN, listed=listed) == expected
+    assert paths("photos/a.jpg", STDIN, "photos/b.jpg", listed=listed) == ["photos/a.jpg", *expected, "photos/b.jpg"]
     touch(tree, "line\nbreak.jpg")
     assert paths(STDIN, listed=b"photos/line\nbreak.jpg\0photos/a.jpg\0", null=True) == [
         "photos/line\nbreak.jpg",
@@ -154,7 +154,7 @@ def test_what_a_list_cannot_be() -> None:
         list(read_list(io.BytesIO(b"a.jpg\0b.jpg\0"), null=False))
     with pytest.raises(UserError, match="a path of more than"):
         list(read_list(io.BytesIO(b"a" * 300_000), null=False))
-    with pytest.raises(UserError, match="leave --null out"):
+    with pytest.raises(UserError, match="leave out --null"):
         list(read_list(io.BytesIO(b"a.jpg\n" * 100_000), null=True))
 
 
@@ -162,12 +162,13 @@ def test_what_cannot_be_read_is_found_with_a_reason(tree: Path) -> None:
     touch(tree, "broken.zip")
     os.mkfifo(tree / "pipe.jpg")
     (tree / "gone.jpg").symlink_to("nowhere")
-    found = {one.path: one for one in find(["photos", STDIN], io.BytesIO(b"photos/pipe.jpg\nphotos/none\n"))}
-    broken, pipe, none = (found[f"photos/{name}"] for name in ("broken.zip", "pipe.jpg", "none"))
-    assert broken == Refused("photos/broken.zip", "cannot be read: File is not a zip file")
-    assert pipe == Refused("photos/pipe.jpg", "is no file")
-    assert none == Refused("photos/none", "does not exist")
-    assert not isinstance(found["photos/gone.jpg"], Refused)  # reading it tells the reason
+    path_list = io.BytesIO(b"photos/pipe.jpg\nphotos/none\n")
+    entries = {entry.path: entry for entry in find_images(["photos", STDIN], path_list)}
+    broken, pipe, none = (entries[f"photos/{name}"] for name in ("broken.zip", "pipe.jpg", "none"))
+    assert broken == UnreadablePath("photos/broken.zip", "cannot be read: File is not a zip file")
+    assert pipe == UnreadablePath("photos/pipe.jpg", "is not a regular file")
+    assert none == UnreadablePath("photos/none", "does not exist")
+    assert not isinstance(entries["photos/gone.jpg"], UnreadablePath)  # reading it gives the reason
 
 
 def test_loops_of_links_end_and_marked_folders_are_passed_over(tree: Path) -> None:
@@ -180,33 +181,33 @@ def test_loops_of_links_end_and_marked_folders_are_passed_over(tree: Path) -> No
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
 def test_a_folder_that_may_not_be_read_is_a_row(tree: Path) -> None:
     (tree / "a").chmod(0)
-    found = list(find(["photos"]))
+    entries = list(find_images(["photos"]))
     (tree / "a").chmod(0o755)
-    assert Refused("photos/a", "cannot be read: Permission denied") in found
+    assert UnreadablePath("photos/a", "cannot be read: Permission denied") in entries
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("inputs", "message"),
     [
-        ([], "no images were given; name images, folders"),
+        ([], "no images given; name images, folders"),
         (["photos/none"], "'photos/none' does not exist"),
-        (["photos", "empty"], "'empty' holds no image"),
+        (["photos", "empty"], "'empty' contains no image"),
         (["photos/*.pdf"], r"'photos/\*.pdf' matches no image"),
         (["nowhere/*.jpg"], "'nowhere' cannot be read: No such file or directory"),
         (["photos/bad.zip"], "'photos/bad.zip' cannot be read: File is not a zip file; give"),
-        ([STDIN, "photos", STDIN], "standard input was given twice"),
+        ([STDIN, "photos", STDIN], "standard input is given twice"),
     ],
 )
-def test_words_that_lead_nowhere(tree: Path, words: list[str], told: str) -> None:
+def test_words_that_lead_nowhere(tree: Path, inputs: list[str], message: str) -> None:
     Path("empty").mkdir()
     touch(tree, "bad.zip")
-    with pytest.raises(UserError, match=told):
-        check_words(words)
+    with pytest.raises(UserError, match=message):
+        check_inputs(inputs)
 
 
 def test_names_that_are_no_text_can_be_written(tree: Path) -> None:
     name = os.fsdecode(b"photos/\xff.jpg")
     Path(name).write_bytes(b"x")
-    for found in (*find(["photos"]), *find([STDIN], io.BytesIO(b"photos/\xff.jpg"))):
-        found.path.encode()
-    assert next(find([name])).file == name
+    for entry in (*find_images(["photos"]), *find_images([STDIN], io.BytesIO(b"photos/\xff.jpg"))):
+        entry.path.encode()
+    assert next(find_images([name])).file == name

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from predicted import SUFFIXES, content, left, size_of, wait_for, words
+from predicted import SUFFIXES, content, left, predict_args, size_of, wait_for
 from runs import environment
 from ssdg.cli import call
 
@@ -25,7 +25,7 @@ def test_sigkill_in_the_middle(suffix: str, model: Path, photos: Path, tmp_path:
     environ = environment()
 
     def start(target: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "ssdg", *words(model, "-", out=target)]
+        command = [sys.executable, "-m", "ssdg", *predict_args(model, "-", out=target)]
         return subprocess.Popen(
             command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -49,36 +49,36 @@ def test_sigkill_in_the_middle(suffix: str, model: Path, photos: Path, tmp_path:
     with part.open("ab") as file:
         file.write(b'"half a row, x')  # as a kill in the middle of writing leaves it
     last = start(out)
-    told, errors = last.communicate(listed)
+    printed, errors = last.communicate(listed)
     assert errors == b""
-    assert b"190 images classified into" in told
-    assert b"10 could not be read" in told
+    assert b"190 images classified into" in printed
+    assert b"10 could not be read" in printed
     assert content(out) == content(whole)
     assert left(out.parent) == {out.name}
 
 
 def test_sigkill_at_any_moment(model: Path, photos: Path, tmp_path: Path) -> None:
     out, part = tmp_path / "out.csv", tmp_path / "out.csv.part"
-    assert call(words(model, photos, out=tmp_path / "whole.csv")) == 0
+    assert call(predict_args(model, photos, out=tmp_path / "whole.csv")) == 0
     rng = random.Random(1)
-    command = [sys.executable, "-m", "ssdg", *words(model, photos, out=out)]
+    command = [sys.executable, "-m", "ssdg", *predict_args(model, photos, out=out)]
     for _ in range(4):
         process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL)
-        wanted, end = size_of(part) + rng.randrange(4000), time.monotonic() + 60
-        while process.poll() is None and size_of(part) <= wanted and time.monotonic() < end:
+        limit, end = size_of(part) + rng.randrange(4000), time.monotonic() + 60
+        while process.poll() is None and size_of(part) <= limit and time.monotonic() < end:
             time.sleep(0.0002)
         process.kill()
         process.wait()
-    assert call(words(model, photos, out=out)) == 0
+    assert call(predict_args(model, photos, out=out)) == 0
     assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
 def test_one_process_at_a_time(model: Path, photos: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     out = tmp_path / "out.csv"
-    command = [sys.executable, "-m", "ssdg", *words(model, "-", out=out)]
+    command = [sys.executable, "-m", "ssdg", *predict_args(model, "-", out=out)]
     first = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     wait_for((tmp_path / "out.csv.part.json").exists, first)
-    assert "another process is writing" in complaint(*words(model, photos, out=out))
+    assert "another process is writing" in complaint(*predict_args(model, photos, out=out))
     first.communicate(str(photos).encode())
     assert first.returncode == 0
     assert left(tmp_path) == {"out.csv"}
@@ -86,7 +86,7 @@ def test_one_process_at_a_time(model: Path, photos: Path, tmp_path: Path, compla
 
 def test_ctrl_c_says_how_to_go_on(model: Path, photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    command = [sys.executable, "-m", "ssdg", *words(model, "-", out=out)]
+    command = [sys.executable, "-m", "ssdg", *predict_args(model, "-", out=out)]
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write("".join(f"{path}\n" for path in sorted(photos.rglob("*.png"))[:100]).encode())
@@ -95,12 +95,12 @@ def test_ctrl_c_says_how_to_go_on(model: Path, photos: Path, tmp_path: Path) -> 
     process.send_signal(signal.SIGINT)
     errors = process.communicate()[1].decode()
     assert process.returncode == 130
-    assert errors == f"stopped; what is done is in '{out}.part', and the same command goes on\n"
+    assert errors == f"interrupted; finished rows are in '{out}.part', run the same command to resume\n"
 
 
 @pytest.mark.parametrize("listed", [b"", b"\n\n", b"a\0b\0"])
 def test_a_list_of_nothing_leaves_nothing(listed: bytes, model: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ssdg", *words(model, "-", out=tmp_path / "out.csv")]
+    command = [sys.executable, "-m", "ssdg", *predict_args(model, "-", out=tmp_path / "out.csv")]
     done = subprocess.run(command, env=environment(), input=listed, capture_output=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count(b"\n") == 1

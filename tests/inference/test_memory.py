@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ssdg.errors import UserError
-from ssdg.inference.classifier import auto_batch, check_batch, free_memory
+from ssdg.inference.classifier import auto_batch, free_memory, parse_batch
 
 GB = 1 << 30
 
@@ -29,21 +29,21 @@ def test_by_hand(free: int, size: int, batch: int) -> None:
 
 
 def test_what_may_be_asked_for() -> None:
-    assert check_batch("auto") is None
-    assert check_batch(7) == 7
-    for given in (0, -3):
-        with pytest.raises(UserError, match="is no number of images"):
-            check_batch(given)
+    assert parse_batch("auto") is None
+    assert parse_batch(7) == 7
+    for batch in (0, -3):
+        with pytest.raises(UserError, match="is not a batch size"):
+            parse_batch(batch)
 
 
 def test_free_memory_heeds_the_machine_and_the_container(tmp_path: Path) -> None:
-    told = tmp_path / "meminfo"
-    told.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
-    assert free_memory(tmp_path, told) == 5000 * 1024
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
+    assert free_memory(tmp_path, meminfo) == 5000 * 1024
     (tmp_path / "memory.current").write_text("1000\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert free_memory(tmp_path, told) == 5000 * 1024
+    assert free_memory(tmp_path, meminfo) == 5000 * 1024
     (tmp_path / "memory.max").write_text("5000\n")
-    assert free_memory(tmp_path, told) == 4000
+    assert free_memory(tmp_path, meminfo) == 4000
     assert free_memory(tmp_path / "none", tmp_path / "none") == GB
     assert free_memory() > 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exported import CLASSES, write_colours
+from exported import CLASSES, write_colors
 from runs import environment
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def place(tmp_path: Path, world: Path, evolved: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, world: Path, evolved: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with all that the page names."""
     shutil.copytree(world / "night", tmp_path / "photos")
     shutil.make_archive(str(tmp_path / "more"), "zip", world / "neon")
@@ -27,29 +27,29 @@ def place(tmp_path: Path, world: Path, evolved: Path, monkeypatch: pytest.Monkey
     for name in CLASSES:
         shutil.copytree(world / "photo" / "bar", tmp_path / "scored" / name)
     shutil.copytree(evolved, tmp_path / "runs" / "mine")
-    write_colours(tmp_path / "model.onnx")
+    write_colors(tmp_path / "model.onnx")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_commands(place: Path) -> None:
+def test_commands(folder: Path) -> None:
     snippets = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     assert len(snippets) >= 3
     script = f'set -euo pipefail\nssdg() {{ "{sys.executable}" -m ssdg "$@"; }}\n' + "".join(snippets)
-    environ = environment({"SSDG_CACHE": str(place / "cache")})
+    environ = environment({"SSDG_CACHE": str(folder / "cache")})
     done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     written = re.findall(r"-o (\S+)", "".join(snippets))
     assert len(written) == 7
-    counts = {name: len((place / name).read_text().splitlines()) for name in written}
+    counts = {name: len((folder / name).read_text().splitlines()) for name in written}
     assert counts == {
         **{"predictions.csv": 26, "unknown.csv": 26, "mixed.csv": 51, "some.csv": 2, "listed.csv": 2},
         "listed.jsonl": 1,
     }
-    assert not list(place.glob("*.part*"))
+    assert not list(folder.glob("*.part*"))
 
 
-def test_python(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (snippet,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(snippet, "snippet of docs/predict.md", "exec"), {})
     assert capsys.readouterr().out == "red\n"  # black: all are as likely, and the first is taken
@@ -58,5 +58,5 @@ def test_python(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_tests_that_are_named_exist() -> None:
     named = re.findall(r"`(test_\w+)`", PAGE)
     assert len(named) == 5
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "serving").glob("*.py"))
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "inference").glob("*.py"))
     assert not [name for name in named if f"def {name}(" not in code]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ssdg.errors import UserError
-from ssdg.inference.predictions import CsvRows, JsonRows, Prediction, columns, find_format
+from ssdg.inference.predictions import CsvRows, JsonRows, Prediction, column_names, find_format
 
-NAMES = columns(rejecting=True)
+NAMES = column_names(rejecting=True)
 ROWS = [
     Prediction("a,b.jpg", "cat", 0.75, "dog", 0.25, score=1.25),
     Prediction('line\nbreak "x".jpg', "dog", 0.6, "cat", 0.4, score=0.1, is_unknown=True),
@@ -38,24 +38,24 @@ def test_records_by_hand() -> None:
 
 @pytest.mark.parametrize("rows", [CsvRows(), JsonRows()])
 def test_every_cut_leaves_the_rows_before_it(rows, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    pieces = [rows.head(NAMES), *(rows.encode([record]) for record in RECORDS)]
+    pieces = [rows.header(NAMES), *(rows.encode([record]) for record in RECORDS)]
     whole, path = b"".join(pieces), tmp_path / "part"
     ends = [sum(map(len, pieces[: n + 1])) for n in range(1, len(pieces))]
     for cut in range(len(whole) + 1):
         path.write_bytes(whole[:cut])
-        found = list(rows.read(path, NAMES))
-        assert [end for _, end in found] == [end for end in ends if end <= cut]
-        assert [row["path"] for row, _ in found] == [r["path"] for r in RECORDS[: len(found)]]
+        records = list(rows.read(path, NAMES))
+        assert [end for _, end in records] == [end for end in ends if end <= cut]
+        assert [row["path"] for row, _ in records] == [r["path"] for r in RECORDS[: len(records)]]
 
 
 @pytest.mark.parametrize("rows", [CsvRows(), JsonRows()])
 def test_what_is_no_row_ends_the_reading(rows, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "part"
     for bad in (b"\0" * 40 + b"\n", b"\xff\xff\n", b"a,b\r\n", b"[1]\n", b'{"path": "x"}\n'):
-        path.write_bytes(rows.head(NAMES) + rows.encode(RECORDS[:1]) + bad + rows.encode(RECORDS[1:]))
+        path.write_bytes(rows.header(NAMES) + rows.encode(RECORDS[:1]) + bad + rows.encode(RECORDS[1:]))
         assert len(list(rows.read(path, NAMES))) == 1
-    path.write_bytes(rows.head(columns(rejecting=False)) + rows.encode(RECORDS[:1]))
-    assert len(list(rows.read(path, columns(rejecting=False)))) == 0
+    path.write_bytes(rows.header(column_names(rejecting=False)) + rows.encode(RECORDS[:1]))
+    assert len(list(rows.read(path, column_names(rejecting=False)))) == 0
 
 
 @pytest.mark.parametrize("name", ["out", "out.txt", "out.csv.gz", ".csv"])

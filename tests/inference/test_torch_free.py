@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exported import write_colours, write_photos
+from exported import write_colors, write_photos
 from runs import environment
 
 
@@ -32,18 +32,18 @@ main()
 """
 
 
-def without(missing: tuple[str, ...], *words: object) -> subprocess.CompletedProcess[str]:
+def without(missing: tuple[str, ...], *args: object) -> subprocess.CompletedProcess[str]:
     """Run a command where packages cannot be imported."""
-    command = [sys.executable, "-c", BLOCKED, ",".join(missing), *map(str, words)]
+    command = [sys.executable, "-c", BLOCKED, ",".join(missing), *map(str, args)]
     return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
 
 
-def without_torch(*words: object) -> subprocess.CompletedProcess[str]:
-    return without(HEAVY, *words)
+def without_torch(*args: object) -> subprocess.CompletedProcess[str]:
+    return without(HEAVY, *args)
 
 
 def test_predicting_and_evaluating_need_no_torch(photos: Path, tmp_path: Path) -> None:
-    model, out = write_colours(tmp_path / "model.onnx"), tmp_path / "out.parquet"
+    model, out = write_colors(tmp_path / "model.onnx"), tmp_path / "out.parquet"
     done = without_torch("predict", model, photos, "-o", out, "--reject")
     assert done.returncode == 0, done.stderr
     assert "4 images classified into" in done.stdout
@@ -58,41 +58,41 @@ def test_predicting_and_evaluating_need_no_torch(photos: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [("predict", ".", ".", "-o", "x.csv"), ("train", "--labeled", "x"), ("methods",), ("demo",), ("resume", "x")],
 )
 def test_commands_that_need_torch_say_so(
-    words: tuple[str, ...], photos: Path, monkeypatch: pytest.MonkeyPatch
+    args: tuple[str, ...], photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(photos)
-    done = without_torch(*words)
+    done = without_torch(*args)
     assert done.returncode == 2
     assert done.stderr.endswith("which is not installed; run pip install 'ssdg[train]'\n")
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("args", "output"),
     [
         (("data", "list"), "PACS"),
         (("bench", "list"), "digits"),
-        (("report", "nowhere"), "is no run folder"),
+        (("report", "nowhere"), "is not a run folder"),
         (("table", "nowhere"), "is not a benchmark folder"),
         (("data", "verify", "photos"), "photos"),
     ],
 )
 def test_commands_that_need_no_torch(
-    words: tuple[str, ...], told: str, photos: Path, monkeypatch: pytest.MonkeyPatch
+    args: tuple[str, ...], output: str, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(photos.parent)
-    done = without_torch(*words)
+    done = without_torch(*args)
     assert "not installed" not in done.stderr
     assert "Traceback" not in done.stderr
-    assert told in done.stdout + done.stderr
+    assert output in done.stdout + done.stderr
 
 
 def test_a_missing_onnxruntime_is_told(photos: Path, tmp_path: Path) -> None:
-    model = write_colours(tmp_path / "model.onnx")
+    model = write_colors(tmp_path / "model.onnx")
     done = without(("onnxruntime",), "predict", model, photos, "-o", tmp_path / "out.csv")
     assert done.returncode == 2
     assert done.stderr.endswith("needs onnxruntime, which is not installed; run pip install 'ssdg[onnx]'\n")
@@ -102,8 +102,8 @@ def test_a_missing_pyarrow_is_told_before_anything_is_read(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint
 ) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("ssdg.inference.predictions.find_spec", lambda name: None)
-    told = complaint("predict", tmp_path / "none.onnx", photos, "-o", tmp_path / "out.parquet")
-    assert "run pip install 'ssdg[parquet]'" in told
+    error = complaint("predict", tmp_path / "none.onnx", photos, "-o", tmp_path / "out.parquet")
+    assert "run pip install 'ssdg[parquet]'" in error
 
 
 def test_from_python_the_sentence_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,12 +77,12 @@ def test_domain_loss_treats_domains_alike_whatever_their_sizes():
 
 
 def test_all_arguments_of_domain_loss_matter():
-    given = [(L, U), (L + 1, U), (L, U + 1), (L, U, W_L), (L, U, None, W_U), (L, U, W_L, W_U)]
-    assert len({domain_loss(*arguments).item() for arguments in given}) == 6
+    cases = [(L, U), (L + 1, U), (L, U + 1), (L, U, W_L), (L, U, None, W_U), (L, U, W_L, W_U)]
+    assert len({domain_loss(*args).item() for args in cases}) == 6
 
 
 def test_multilinear_equals_the_equation():
-    """All products of an entry of f and an entry of g, in one fixed order."""
+    """All products of an entry of f and an entry of g, in a fixed order."""
     expected = [[g * f for g in G[i].tolist() for f in F[i].tolist()] for i in range(5)]
     torch.testing.assert_close(multilinear(F, G), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0)
 
@@ -120,15 +120,15 @@ def test_random_multilinear_keeps_inner_products_in_expectation():
 
 
 def test_all_arguments_of_the_maps_matter():
-    given = [
+    cases = [
         (F, G, R_F, R_G),
         (F + 1, G, R_F, R_G),
         (F, G.flip(1), R_F, R_G),
         (F, G, -R_F, R_G),
         (F, G, R_F, R_G + 1),
     ]
-    assert len({random_multilinear(*arguments).sum().item() for arguments in given}) == 5
-    assert len({multilinear(*arguments)[0, 0].item() for arguments in ((F, G), (F + 1, G), (F, G.flip(1)))}) == 3
+    assert len({random_multilinear(*args).sum().item() for args in cases}) == 5
+    assert len({multilinear(*args)[0, 0].item() for args in ((F, G), (F + 1, G), (F, G.flip(1)))}) == 3
 
 
 def plain_weights(rows):
@@ -154,11 +154,11 @@ def test_entropy_weights_have_mean_one_and_ignore_the_order_of_classes():
 
 
 def test_entropy_weights_pull_towards_certainty():
-    """Through the weights alone, a sample's gradient is that of its own 1 + exp(-H), over a constant."""
+    """Through the weights alone, a sample's gradient is that of its own 1 + exp(-H), divided by a constant."""
     logits = LOGITS.clone().requires_grad_()
     probs = logits.softmax(1)
-    own = 1 + (probs * probs.log()).sum(1).exp()
-    (expected,) = torch.autograd.grad((own / own.mean().item()).sum(), logits, retain_graph=True)
+    raw = 1 + (probs * probs.log()).sum(1).exp()
+    (expected,) = torch.autograd.grad((raw / raw.mean().item()).sum(), logits, retain_graph=True)
     (got,) = torch.autograd.grad(entropy_weights(probs).sum(), logits)
     torch.testing.assert_close(got, expected)
     assert got.abs().sum() > 0
@@ -196,7 +196,7 @@ def test_boundary_loss_is_least_at_the_boundary_and_ignores_shifts_and_the_order
 
 
 def test_all_arguments_of_boundary_loss_matter():
-    assert len({boundary_loss(*given).item() for given in ((LOGITS, 0.5), (LOGITS, 0.6), (2 * LOGITS, 0.5))}) == 3
+    assert len({boundary_loss(*args).item() for args in ((LOGITS, 0.5), (LOGITS, 0.6), (2 * LOGITS, 0.5))}) == 3
 
 
 EXTREME = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, -1e4], [-1e4, -1e4, 1e4], [1e4, 1e4, 1e4]])
@@ -239,7 +239,7 @@ NONE, NO_ROWS = torch.zeros(0), torch.zeros(0, 3)
 
 
 @pytest.mark.parametrize(
-    ("loss", "given"),
+    ("loss", "args"),
     [
         (domain_loss, (NONE, L)),
         (domain_loss, (L, NONE)),
@@ -249,6 +249,6 @@ NONE, NO_ROWS = torch.zeros(0), torch.zeros(0, 3)
         (boundary_loss, (NO_ROWS,)),
     ],
 )
-def test_empty_batch_is_refused(loss, given):
+def test_empty_batch_is_refused(loss, args):
     with pytest.raises(ValueError, match=f"{loss.__name__} needs at least one sample"):
-        loss(*given)
+        loss(*args)

@@ -17,7 +17,7 @@ def distance(a, b):
 
 def plain_class_mmd(z, other, y, widths):
     """E k(z, z) + E k(o, o) - 2 E k(z, o) of every class; the scale is the mean distance of different samples."""
-    found = []
+    discrepancies = []
     for k in sorted(set(y.tolist())):
         a, b = z[y == k], other[y == k]
         both = [*a, *b]
@@ -28,8 +28,8 @@ def plain_class_mmd(z, other, y, widths):
             values = [sum(math.exp(-distance(u, v) / (w * scale)) for w in widths) for u in p for v in q]
             return sum(values) / len(values)
 
-        found.append(mean_kernel(a, a) + mean_kernel(b, b) - 2 * mean_kernel(a, b))
-    return sum(found) / len(found)
+        discrepancies.append(mean_kernel(a, a) + mean_kernel(b, b) - 2 * mean_kernel(a, b))
+    return sum(discrepancies) / len(discrepancies)
 
 
 def test_equals_the_equation():
@@ -59,8 +59,8 @@ def test_exchanging_samples_within_a_class_changes_nothing_but_between_classes_d
 
 
 def test_every_argument_matters():
-    given = [(Z, OTHER, Y), (2 * Z, OTHER, Y), (Z, 2 * OTHER, Y), (Z, OTHER, Y.roll(1)), (Z, OTHER, Y, (1.0,))]
-    assert len({class_mmd(*g).item() for g in given}) == 5
+    cases = [(Z, OTHER, Y), (2 * Z, OTHER, Y), (Z, 2 * OTHER, Y), (Z, OTHER, Y.roll(1)), (Z, OTHER, Y, (1.0,))]
+    assert len({class_mmd(*args).item() for args in cases}) == 5
 
 
 @pytest.mark.parametrize("size", [1e4, 0.0])

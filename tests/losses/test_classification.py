@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from ssdg.losses.classification import cross_entropy, cross_entropy_each
+from ssdg.losses.classification import cross_entropy, cross_entropy_per_sample
 
 LOGITS = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 HARD = torch.tensor([0, 2, 1, 1, 0])
@@ -23,7 +23,7 @@ def by_loops(logits, soft):
 def test_equals_the_equation(y):
     soft = y if y.ndim == 2 else torch.eye(3, dtype=torch.float64)[y]
     expected = by_loops(LOGITS, soft)
-    assert cross_entropy_each(LOGITS, y).tolist() == pytest.approx(expected, rel=1e-12)
+    assert cross_entropy_per_sample(LOGITS, y).tolist() == pytest.approx(expected, rel=1e-12)
     assert cross_entropy(LOGITS, y).item() == pytest.approx(sum(expected) / 5, rel=1e-12)
 
 
@@ -36,7 +36,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("y", [HARD, SOFT], ids=["hard", "soft"])
 def test_a_shift_of_all_logits_changes_nothing(y):
-    torch.testing.assert_close(cross_entropy_each(LOGITS + 7, y), cross_entropy_each(LOGITS, y))
+    torch.testing.assert_close(cross_entropy_per_sample(LOGITS + 7, y), cross_entropy_per_sample(LOGITS, y))
 
 
 def test_both_arguments_matter():
@@ -47,13 +47,13 @@ def test_both_arguments_matter():
 @pytest.mark.parametrize("y", [torch.tensor([0, 1]), torch.tensor([[1.0, 0.0], [0.5, 0.5]])], ids=["hard", "soft"])
 def test_extreme_logits(y):
     logits = torch.tensor([[-1e4, 1e4], [1e4, -1e4]], requires_grad=True)
-    each = cross_entropy_each(logits, y)
+    each = cross_entropy_per_sample(logits, y)
     assert each.tolist() == [2e4, 2e4 if y.ndim == 1 else 1e4]
     cross_entropy(logits, y).backward()
     assert logits.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("loss", [cross_entropy, cross_entropy_each])
+@pytest.mark.parametrize("loss", [cross_entropy, cross_entropy_per_sample])
 def test_empty_batch_is_refused(loss):
     with pytest.raises(ValueError, match=f"{loss.__name__} needs at least one sample"):
         loss(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long))

@@ -21,9 +21,9 @@ def test_equals_the_equation():
 
 def test_by_hand():
     probs = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]], [[0.0, 1.0]]])
-    own = torch.tensor([[1.0, 0.0]])
-    assert collaboration(probs, own, torch.tensor([0])).item() == pytest.approx(2 * 0.75**2)  # others: (1/4, 3/4)
-    assert collaboration(probs, own, torch.tensor([2])).item() == pytest.approx(2 * 0.25**2)  # others: (3/4, 1/4)
+    expert = torch.tensor([[1.0, 0.0]])
+    assert collaboration(probs, expert, torch.tensor([0])).item() == pytest.approx(2 * 0.75**2)  # others: (1/4, 3/4)
+    assert collaboration(probs, expert, torch.tensor([2])).item() == pytest.approx(2 * 0.25**2)  # others: (3/4, 1/4)
 
 
 def test_zero_where_the_others_agree_and_at_most_two():
@@ -40,9 +40,9 @@ def test_the_own_expert_on_the_compared_view_does_not_count():
 
 
 def test_every_argument_matters():
-    given = [(PROBS, EXPERT, DOMAIN), (PROBS.flip(0), EXPERT, DOMAIN), (PROBS, EXPERT.roll(1, 1), DOMAIN)]
-    given.append((PROBS, EXPERT, (DOMAIN + 1) % 3))
-    assert len({round(collaboration(*arguments).item(), 12) for arguments in given}) == 4
+    cases = [(PROBS, EXPERT, DOMAIN), (PROBS.flip(0), EXPERT, DOMAIN), (PROBS, EXPERT.roll(1, 1), DOMAIN)]
+    cases.append((PROBS, EXPERT, (DOMAIN + 1) % 3))
+    assert len({round(collaboration(*args).item(), 12) for args in cases}) == 4
 
 
 def test_extreme_logits():

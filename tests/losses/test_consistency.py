@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck
 
 from ssdg.losses.consistency import (
-    confident_guess,
+    confident_pseudo_labels,
     ema_decay,
     linear_ramp,
     masked_cross_entropy,
@@ -18,7 +18,7 @@ from ssdg.losses.consistency import (
 RNG = torch.Generator().manual_seed(0)
 LOGITS, OTHER = torch.randn(2, 5, 3, dtype=torch.float64, generator=RNG)
 P, Q = LOGITS.softmax(1), OTHER.softmax(1)
-Y, KEEP = torch.tensor([0, 2, 1, 1, 0]), torch.tensor([True, False, True, True, False])
+Y, MASK = torch.tensor([0, 2, 1, 1, 0]), torch.tensor([True, False, True, True, False])
 ORDER, SHARE = torch.tensor([3, 1, 4, 0, 2]), torch.rand(5, dtype=torch.float64, generator=RNG)
 
 
@@ -68,19 +68,19 @@ def test_mix_up_of_an_image_with_itself_is_the_image_and_arguments_matter():
 
 def test_confident_guess_by_hand():
     logits = torch.tensor([[0.6, 0.4], [0.05, 0.95], [0.96, 0.04]], dtype=torch.float64).log()
-    y, keep = confident_guess(logits, 0.9)
+    y, mask = confident_pseudo_labels(logits, 0.9)
     assert y.tolist() == [0, 1, 0]
-    assert keep.tolist() == [False, True, True]
-    assert confident_guess(logits, 0.955)[1].tolist() == [False, False, True]
-    assert confident_guess(torch.tensor([[1e4, -1e4]]), 1.0)[1].tolist() == [True]  # p = 1 reaches 1
+    assert mask.tolist() == [False, True, True]
+    assert confident_pseudo_labels(logits, 0.955)[1].tolist() == [False, False, True]
+    assert confident_pseudo_labels(torch.tensor([[1e4, -1e4]]), 1.0)[1].tolist() == [True]  # p = 1 reaches 1
 
 
 def test_masked_cross_entropy_equals_the_equation():
-    """Sohn et al. 2020, Eq. 4: the mean over all samples, kept or not."""
+    """Sohn et al. 2020, Eq. 4: the mean over all samples, selected or not."""
     losses = []
-    for z, y, keep in zip(LOGITS.tolist(), Y.tolist(), KEEP.tolist(), strict=True):
-        losses.append(-math.log(math.exp(z[y]) / sum(math.exp(v) for v in z)) if keep else 0.0)
-    assert masked_cross_entropy(LOGITS, Y, KEEP).item() == pytest.approx(sum(losses) / 5, rel=1e-12)
+    for z, y, mask in zip(LOGITS.tolist(), Y.tolist(), MASK.tolist(), strict=True):
+        losses.append(-math.log(math.exp(z[y]) / sum(math.exp(v) for v in z)) if mask else 0.0)
+    assert masked_cross_entropy(LOGITS, Y, MASK).item() == pytest.approx(sum(losses) / 5, rel=1e-12)
 
 
 def test_masked_cross_entropy_by_hand():
@@ -91,11 +91,11 @@ def test_masked_cross_entropy_by_hand():
 
 
 def test_masked_cross_entropy_ignores_shifts_and_what_is_not_kept():
-    value = masked_cross_entropy(LOGITS, Y, KEEP)
-    torch.testing.assert_close(masked_cross_entropy(LOGITS + 7, Y, KEEP), value)
-    assert masked_cross_entropy(torch.where(KEEP[:, None], LOGITS, 50 * OTHER), Y, KEEP) == value
-    others = [(2 * LOGITS, Y, KEEP), (LOGITS, (Y + 1) % 3, KEEP), (LOGITS, Y, ~KEEP)]
-    assert len({round(masked_cross_entropy(*given).item(), 12) for given in others} | {round(value.item(), 12)}) == 4
+    value = masked_cross_entropy(LOGITS, Y, MASK)
+    torch.testing.assert_close(masked_cross_entropy(LOGITS + 7, Y, MASK), value)
+    assert masked_cross_entropy(torch.where(MASK[:, None], LOGITS, 50 * OTHER), Y, MASK) == value
+    others = [(2 * LOGITS, Y, MASK), (LOGITS, (Y + 1) % 3, MASK), (LOGITS, Y, ~MASK)]
+    assert len({round(masked_cross_entropy(*args).item(), 12) for args in others} | {round(value.item(), 12)}) == 4
 
 
 def test_squared_distance_equals_the_equation():
@@ -160,7 +160,7 @@ def test_empty_batches_are_refused():
     calls = {
         "sharpen": lambda: sharpen(none, 0.5),
         "mix_up": lambda: mix_up(none, rows, torch.zeros(0)),
-        "confident_guess": lambda: confident_guess(none, 0.5),
+        "confident_pseudo_labels": lambda: confident_pseudo_labels(none, 0.5),
         "masked_cross_entropy": lambda: masked_cross_entropy(none, rows, rows.bool()),
         "squared_distance": lambda: squared_distance(none, none),
     }

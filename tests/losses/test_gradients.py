@@ -1,10 +1,10 @@
-"""Gradient surgery, component by component."""
+"""Gradient surgery against loops over components."""
 
 import pytest
 import torch
 from torch.autograd import gradcheck
 
-from ssdg.losses.gradients import agreed_or_random, agreed_sum, agreement
+from ssdg.losses.gradients import agreed_or_random, agreed_sum, signs_agree
 
 GRADS = torch.randn(3, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 NOISE = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -15,12 +15,12 @@ def agree(column):
 
 
 def test_equal_the_two_strategies():
-    """Mansilla et al. 2021: agreeing components are summed; others are zero, or normal of the agreeing ones' size."""
+    """Mansilla et al. 2021: agreeing components are summed; others are zero, or noise of the same magnitude."""
     columns = GRADS.T.tolist()
     total = [sum(c) if agree(c) else 0.0 for c in columns]
     agreed = [abs(sum(c)) for c in columns if agree(c)]
     assert 3 < len(agreed) < 37
-    assert agreement(GRADS).tolist() == [agree(c) for c in columns]
+    assert signs_agree(GRADS).tolist() == [agree(c) for c in columns]
     assert agreed_sum(GRADS).tolist() == pytest.approx(total, rel=1e-12)
     scale = sum(agreed) / len(agreed)
     filled = [sum(c) if agree(c) else scale * n for c, n in zip(columns, NOISE.tolist(), strict=True)]
@@ -69,7 +69,7 @@ def test_extremes_and_derivatives():
     assert gradcheck(lambda g: agreed_or_random(g, NOISE), away)
 
 
-@pytest.mark.parametrize("surgery", [agreement, agreed_sum, lambda g: agreed_or_random(g, torch.zeros(3))])
+@pytest.mark.parametrize("surgery", [signs_agree, agreed_sum, lambda g: agreed_or_random(g, torch.zeros(3))])
 def test_no_groups_are_refused(surgery):
-    with pytest.raises(ValueError, match="agreement needs at least one sample"):
+    with pytest.raises(ValueError, match="signs_agree needs at least one sample"):
         surgery(torch.zeros(0, 3))

@@ -7,7 +7,7 @@ from torch.autograd import gradcheck
 
 from plain_mmd import plain_mmd
 from ssdg.errors import UserError
-from ssdg.losses.discrepancy import gaussian_kernels, joint_mmd, mean_discrepancy, mk_mmd
+from ssdg.losses.discrepancy import gaussian_kernels, joint_mmd, mk_mmd, mmd_from_kernel
 
 RNG = torch.Generator().manual_seed(0)
 A, B = (torch.randn(n, 3, dtype=torch.float64, generator=RNG) for n in (4, 5))
@@ -23,7 +23,7 @@ def gradients(value, *inputs):
 @pytest.mark.parametrize("m", FACTORS)
 @pytest.mark.parametrize("rows", [5, 30], ids=["few", "many"])
 def test_mk_mmd_and_its_gradient_equal_the_double_sums(m, rows):
-    """The plain bandwidth is a number, so its gradient tells that ours is a constant too."""
+    """The plain bandwidth is a number, so equal gradients show that ours is a constant too."""
     a, b = A.clone().requires_grad_(), torch.randn(rows, 3, dtype=torch.float64, generator=RNG).requires_grad_()
     expected, got = plain_mmd([(a, b)], FACTORS[m]), mk_mmd(a, b, m)
     assert got.item() == pytest.approx(expected.item(), rel=1e-10)
@@ -47,7 +47,7 @@ def test_by_hand():
 
 
 def test_the_estimate_is_unbiased():
-    """Over all ways to part one sample in two, the mean is exactly zero."""
+    """Over all splits of one sample into two, the mean is exactly zero."""
     pool = torch.cat([A, B])
     parts = [set(rows) for rows in combinations(range(9), 4)]
     values = [mk_mmd(pool[list(rows)], pool[[i for i in range(9) if i not in rows]]) for rows in parts]
@@ -76,7 +76,7 @@ def test_kernel_is_one_on_the_diagonal_symmetric_and_within_0_and_1():
 
 def test_gradient_of_the_discrepancy():
     kernel = gaussian_kernels(torch.cat([A, B])).requires_grad_()
-    assert gradcheck(lambda k: mean_discrepancy(k, 4), kernel)
+    assert gradcheck(lambda k: mmd_from_kernel(k, 4), kernel)
 
 
 EXTREMES = {

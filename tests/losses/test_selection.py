@@ -6,16 +6,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdg.losses.selection import clean_mask, clean_rate, even_counts, num_kept, small_loss_rows
+from ssdg.losses.selection import balanced_counts, clean_mask, clean_rate, num_selected, small_loss_rows
 
 LOSSES = torch.rand(7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 RNG = torch.Generator().manual_seed(1)
-# Two networks that mostly agree: what both see, and what each adds.
+# Two networks that mostly agree: common logits plus individual ones.
 POOL = 2 * torch.randn(12, 3, dtype=torch.float64, generator=RNG) + torch.randn(2, 12, 3, generator=RNG)
 
 
 def smallest_subset(losses, rate):
-    """argmin over all U' with |U'| >= r|U| of the summed loss (Algorithm 1), by trying them all."""
+    """argmin over all U' with |U'| >= r|U| of the summed loss (Algorithm 1), by exhaustive search."""
     n = len(losses)
     subsets = [s for size in range(1, n + 1) if size >= rate * n for s in combinations(range(n), size)]
     return set(min(subsets, key=lambda s: sum(losses[i] for i in s), default=()))
@@ -41,17 +41,17 @@ def test_clean_rate_depends_on_all_it_is_given():
 
 @given(total=st.integers(1, 100_000), thousandths=st.integers(1, 1000))
 def test_num_kept_is_the_least_count_that_reaches_the_rate(total, thousandths):
-    wanted = Fraction(thousandths, 1000) * total
-    kept = num_kept(total, thousandths / 1000)
-    assert wanted <= kept < wanted + 1
-    assert 1 <= kept <= total
+    required = Fraction(thousandths, 1000) * total
+    count = num_selected(total, thousandths / 1000)
+    assert required <= count < required + 1
+    assert 1 <= count <= total
 
 
 def test_num_kept_by_hand():
-    assert [num_kept(n, 0.4) for n in (0, 1, 2, 3, 5, 6)] == [0, 1, 1, 2, 2, 3]
-    assert num_kept(100, 0.07) == 7  # 0.07 · 100 is 7.000000000000001 in floating point
-    assert num_kept(10, 0.0) == 1
-    assert num_kept(10, 1.0) == 10
+    assert [num_selected(n, 0.4) for n in (0, 1, 2, 3, 5, 6)] == [0, 1, 1, 2, 2, 3]
+    assert num_selected(100, 0.07) == 7  # 0.07 · 100 is 7.000000000000001 in floating point
+    assert num_selected(10, 0.0) == 1
+    assert num_selected(10, 1.0) == 10
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.3, 0.5, 0.9, 1.0])
@@ -88,13 +88,13 @@ def clean_by_loops(logits, rate, choice="whole", first_only=False):
     return sorted(g[j][0] for g in groups.values() for j in smallest_subset([loss for _, loss in g], rate))
 
 
-def balanced_by_turns(groups, wanted):
-    """Round after round every class that has any left gives its next best, until there are enough."""
+def balanced_by_turns(groups, required):
+    """In each round, every class that has samples left adds its best one, until there are enough."""
     left = [sorted(group, key=lambda pair: pair[1]) for group in groups.values()]
-    kept = []
-    while len(kept) < wanted - 1e-9:
-        kept += [group.pop(0)[0] for group in left if group]
-    return sorted(kept)
+    selected = []
+    while len(selected) < required - 1e-9:
+        selected += [group.pop(0)[0] for group in left if group]
+    return sorted(selected)
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.4, 1.0])
@@ -142,11 +142,11 @@ def test_clean_mask_keeps_one_of_every_agreed_class():
 
 
 def test_even_counts_by_hand():
-    # 12 of 30 are wanted: levels 1 to 5 keep 3, 6, 8, 10, 12
-    assert even_counts([20, 2, 8], 0.4) == [5, 2, 5]
-    assert even_counts([20, 2, 8], 1.0) == [20, 2, 8]
-    assert even_counts([7], 0.4) == [3]
-    assert even_counts([], 0.4) == []
+    # 12 of 30 are required: limits 1 to 5 select 3, 6, 8, 10, 12
+    assert balanced_counts([20, 2, 8], 0.4) == [5, 2, 5]
+    assert balanced_counts([20, 2, 8], 1.0) == [20, 2, 8]
+    assert balanced_counts([7], 0.4) == [3]
+    assert balanced_counts([], 0.4) == []
 
 
 def test_clean_mask_without_any_agreement_is_empty():

@@ -1,4 +1,4 @@
-"""A Trainer and a Build that record what Algorithm 1 asks of them."""
+"""A Trainer and a Build that record the requests of a method."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ TASK = Task(("a", "b", "c"), LABELED, {"sea": SEA, "sky": SKY})
 
 @dataclass(frozen=True)
 class Built:
-    """What stands for a learner."""
+    """Placeholder of a learner."""
 
     key: str
     kind: type
@@ -25,27 +25,27 @@ class Built:
 
 @dataclass
 class Recorder:
-    """`train` and `label` of a Trainer, and a Build; `logits(learner, n, round)` plays the networks."""
+    """`train` and `label` of a Trainer, and a Build; `logits(learner, n, round)` replaces the networks."""
 
     logits: object
     calls: list = field(default_factory=list)
     builds: list = field(default_factory=list)
-    made: dict = field(default_factory=dict)  # labels by (key, round)
+    labels: dict = field(default_factory=dict)  # by (key, round)
 
     def build(self, key, learner, settings, **options):
         self.builds.append(Built(key, learner, settings, options))
         return self.builds[-1]
 
-    def train(self, key, learner, inputs, settings, *, round=1, **given):
-        told = {**{k: v for k, v in vars(inputs).items() if v is not None}, "settings": settings, **given}
-        self.calls.append(("train", key, round, learner, told))
+    def train(self, key, learner, inputs, settings, *, round=1, title="", group="", **options):
+        args = {**{k: v for k, v in vars(inputs).items() if v is not None}, "settings": settings, **options}
+        self.calls.append(("train", key, round, learner, args))
 
-    def label(self, key, learner, pool, rule, *, round):
+    def label(self, key, learner, pool, rule, *, round, kind="pseudo-labels", title=""):
         self.calls.append(("label", key, round, learner, {"pool": pool}))
         logits = self.logits(learner, len(pool), round)
         y, keep = rule(logits)
         labels = PseudoLabels(y.numpy(), keep.numpy(), np.ones(len(pool), np.float32), logits.argmax(-1).numpy())
-        self.made[key, round] = labels
+        self.labels[key, round] = labels
         return labels
 
     def order(self):

@@ -25,9 +25,9 @@ def clean(**settings):
 
 def test_the_pool_is_all_unlabeled_domains_and_the_dual_networks_label_it():
     recorder, _ = clean()
-    ((verb, key, cycle, learner, given),) = recorder.calls
+    ((verb, key, cycle, learner, args),) = recorder.calls
     assert (verb, key, cycle, learner) == ("label", "eid", 2, "dual")
-    assert images_of(given["pool"]) == [50, 51, 52, 53, 60, 61, 62]
+    assert images_of(args["pool"]) == [50, 51, 52, 53, 60, 61, 62]
 
 
 def test_the_clean_set_is_what_both_agree_on_with_small_loss():
@@ -63,8 +63,8 @@ def test_settings_of_the_mix():
 
 def test_the_first_source_is_the_labeled_domain():
     assert first_source(TASK, EidSettings()) is LABELED
-    own = first_source(TASK, EidSettings(any_pair=True))
-    assert (own.base, len(own.clean), len(own)) == (LABELED, 0, 3)
+    mixed = first_source(TASK, EidSettings(any_pair=True))
+    assert (mixed.base, len(mixed.clean), len(mixed)) == (LABELED, 0, 3)
 
 
 def test_apl_takes_the_class_of_highest_mean_probability_and_keeps_all():

@@ -37,8 +37,8 @@ def test_every_domain_gets_a_labeler_then_the_second_method_learns_all() -> None
     (main,) = trainer.trained("main")
     union = main["labeled"]
     assert images_of(union) == [*images_of(LABELED), *images_of(SEA), *images_of(SKY)]
-    guessed = np.concatenate([trainer.made[f"apl/{name}", 1].y for name in ("sea", "sky")])
-    assert union.y.tolist() == [*LABELED.y, *guessed]
+    pseudo = np.concatenate([trainer.labels[f"apl/{name}", 1].y for name in ("sea", "sky")])
+    assert union.y.tolist() == [*LABELED.y, *pseudo]
     assert union.domain.tolist() == [0] * 3 + [1] * 4 + [2] * 3
     assert union.trusted.tolist() == [True] * 3 + [False] * 7
     assert "unlabeled" not in main
@@ -47,8 +47,8 @@ def test_every_domain_gets_a_labeler_then_the_second_method_learns_all() -> None
 
 
 def test_settings_of_both_reach_their_stages() -> None:
-    given = {"method": "mcd+mixstyle", "labeled": "x", "lr": 0.5, "labeler": {"lr": 0.25, "inner_steps": 3}}
-    settings = resolve(given, kind="none", size=32).settings
+    config = {"method": "mcd+mixstyle", "labeled": "x", "lr": 0.5, "labeler": {"lr": 0.25, "inner_steps": 3}}
+    settings = resolve(config, kind="none", size=32).settings
     trainer = Recorder(random_logits)
     PAIR.fit(TASK, trainer, trainer.build, settings)
     assert {(b.settings.lr, getattr(b.settings, "inner_steps", None)) for b in trainer.builds} == {
@@ -56,14 +56,14 @@ def test_settings_of_both_reach_their_stages() -> None:
         (0.5, None),
     }
     with pytest.raises(UserError, match=r"did you mean 'labeler\.inner_steps'"):
-        resolve({**given, "labeler": {"inner_step": 3}}, kind="none", size=32)
+        resolve({**config, "labeler": {"inner_step": 3}}, kind="none", size=32)
 
 
 def test_any_pair_composes_when_it_is_asked_for() -> None:
     assert find_method("mcd+rsc").learner is METHODS["rsc"].learner
-    assert "mcd+rsc" not in METHODS  # asking changes nothing
-    for name, told in (("mcd+source-only", "DG method 'source-only'"), ("rsc+mcd", "DA method 'rsc'")):
-        with pytest.raises(UserError, match=told):
+    assert "mcd+rsc" not in METHODS  # finding it does not register it
+    for name, message in (("mcd+source-only", "DG method 'source-only'"), ("rsc+mcd", "DA method 'rsc'")):
+        with pytest.raises(UserError, match=message):
             find_method(name)
 
 

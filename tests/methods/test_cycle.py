@@ -1,4 +1,4 @@
-"""The order of Algorithm 1, seen by a Trainer that only records."""
+"""The order of Algorithm 1, observed by a recording Trainer."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def run(**settings):
 
 def test_a_cycle_is_apl_per_domain_then_dcg_then_eid():
     recorder, *_ = run(cycles=2)
-    one = [
+    calls = [
         ("train", "apl/sea"),
         ("label", "apl/sea"),
         ("train", "apl/sky"),
@@ -27,7 +27,7 @@ def test_a_cycle_is_apl_per_domain_then_dcg_then_eid():
         ("train", "dcg"),
         ("label", "eid"),
     ]
-    assert recorder.order() == [(*call, cycle) for cycle in (1, 2) for call in one]
+    assert recorder.order() == [(*call, cycle) for cycle in (1, 2) for call in calls]
 
 
 def test_three_cycles_are_the_default():
@@ -39,34 +39,34 @@ def test_the_product_is_the_dual_networks():
     recorder, _, product = run(cycles=1)
     assert product.kind is DualNetworks
     assert product.key == "dcg"
-    assert [given.get("product", False) for *_, given in recorder.calls] == [False] * 4 + [True, False]
+    assert [args.get("product", False) for *_, args in recorder.calls] == [False] * 4 + [True, False]
 
 
 @pytest.mark.parametrize("key", ["apl/sea", "apl/sky", "dcg"])
 def test_the_learning_rate_falls_with_the_square_of_the_cycle(key):
     recorder, *_ = run(cycles=3)
-    assert [given["lr_scale"] for given in recorder.trained(key)] == pytest.approx([1, 1 / 4, 1 / 9])
+    assert [args["lr_scale"] for args in recorder.trained(key)] == pytest.approx([1, 1 / 4, 1 / 9])
 
 
 def test_each_labeler_learns_and_labels_its_own_domain():
     recorder, cfg, _ = run(cycles=2)
-    for kind, key, _round, learner, given in recorder.calls:
+    for kind, key, _round, learner, args in recorder.calls:
         if key.startswith("apl/"):
             assert learner.key == key
             assert learner.kind is Mcd
-            assert given["unlabeled" if kind == "train" else "pool"] is TASK.unlabeled[key[4:]]
+            assert args["unlabeled" if kind == "train" else "pool"] is TASK.unlabeled[key[4:]]
         if key.startswith("apl/") and kind == "train":
-            assert given["settings"] is cfg.labeler
+            assert args["settings"] is cfg.labeler
 
 
 def test_dcg_learns_the_labeled_domain_and_the_pseudo_labels_of_this_cycle():
     recorder, cfg, _ = run(cycles=2)
-    for cycle, given in enumerate(recorder.trained("dcg"), start=1):
-        assert given["labeled"] is LABELED  # not the intermediate domain
-        assert given["settings"] == cfg.dcg
-        pseudo = given["pseudo"]
+    for cycle, args in enumerate(recorder.trained("dcg"), start=1):
+        assert args["labeled"] is LABELED  # not the intermediate domain
+        assert args["settings"] == cfg.dcg
+        pseudo = args["pseudo"]
         assert images_of(pseudo) == images_of(SEA) + images_of(SKY)
-        expected = [recorder.made[f"apl/{name}", cycle].y for name in ("sea", "sky")]
+        expected = [recorder.labels[f"apl/{name}", cycle].y for name in ("sea", "sky")]
         assert pseudo.y.tolist() == np.concatenate(expected).tolist()
         assert pseudo.domain.tolist() == [1] * 4 + [2] * 3
         assert not pseudo.trusted.any()
@@ -75,11 +75,11 @@ def test_dcg_learns_the_labeled_domain_and_the_pseudo_labels_of_this_cycle():
 def test_labelers_start_from_the_labeled_domain_and_go_on_from_the_intermediate_one():
     recorder, *_ = run(cycles=3)
     for name in ("sea", "sky"):
-        first, second, third = (given["labeled"] for given in recorder.trained(f"apl/{name}"))
+        first, second, third = (args["labeled"] for args in recorder.trained(f"apl/{name}"))
         assert first is LABELED
         assert isinstance(second, MixedSet)
         for cycle, source in ((1, second), (2, third)):
-            clean = recorder.made["eid", cycle]
+            clean = recorder.labels["eid", cycle]
             assert source.base is LABELED
             assert images_of(source.clean) == np.array(images_of(TASK.pool))[clean.keep].tolist()
             assert source.clean.y.tolist() == clean.y[clean.keep].tolist()
@@ -119,22 +119,22 @@ def test_settings_of_the_labeler_reach_it():
 
 def test_release_preset_mixes_in_cycle_1_and_learns_the_union():
     recorder, *_ = run(cycles=2, **RELEASE)
-    first, second = (given["labeled"] for given in recorder.trained("apl/sea"))
+    first, second = (args["labeled"] for args in recorder.trained("apl/sea"))
     assert isinstance(first, MixedSet)
     assert first.any_pair
     assert len(first.clean) == 0
     assert len(second.clean) > 0
-    assert all(given["union"] for given in recorder.trained("dcg"))
-    assert not any(given["union"] for given in run(cycles=1)[0].trained("dcg"))
+    assert all(args["union"] for args in recorder.trained("dcg"))
+    assert not any(args["union"] for args in run(cycles=1)[0].trained("dcg"))
 
 
 def test_a_cycle_without_a_clean_image_leaves_the_labeled_domain_as_source():
     def at_odds(learner, n, round):
-        one = random_logits(learner, n, round)[0]
-        return torch.stack([one, -one])
+        logits = random_logits(learner, n, round)[0]
+        return torch.stack([logits, -logits])
 
     recorder = Recorder(at_odds)
     fit(TASK, recorder, recorder.build, EidSettings(cycles=2))
-    assert not recorder.made["eid", 1].keep.any()
+    assert not recorder.labels["eid", 1].keep.any()
     source = recorder.trained("apl/sea")[1]["labeled"]
     assert source is LABELED

@@ -42,10 +42,10 @@ class PlainDael:
         weak, strong = self.nets["features"](X), self.nets["features"](STRONG)
         classify, learn = [], []
         for i, d in enumerate(domain.tolist()):
-            own = self.expert(d, weak[i])
-            classify.append(plain_cross_entropy(own[None], y[i : i + 1]))
+            logits = self.expert(d, weak[i])
+            classify.append(plain_cross_entropy(logits[None], y[i : i + 1]))
             others = [torch.softmax(self.expert(j, strong[i]), 0) for j in range(self.num_domains) if j != d]
-            learn.append(((sum(others) / len(others) - torch.softmax(own, 0).detach()) ** 2).sum())
+            learn.append(((sum(others) / len(others) - torch.softmax(logits, 0).detach()) ** 2).sum())
         return sum(classify) / len(y), sum(learn) / len(y)
 
     def step(self, y, domain):
@@ -95,9 +95,9 @@ def test_one_domain_is_plain_classification():
 
 
 def test_settings_labels_domains_and_both_views_change_the_result():
-    def after(given, **settings):
+    def after(data, **settings):
         dael = learner(**settings)
-        dael.step(given, at_epoch(0))
+        dael.step(data, at_epoch(0))
         return dael.nets["features"].stages[0][0].weight.sum().item()
 
     changed = [batch(), batch(SOFT), batch(domain=DOMAIN.flip(0)), batch(x=X.flip(1)), batch(strong=X)]

@@ -21,18 +21,18 @@ from builders import (
 )
 from ssdg.data.sets import Batch
 from ssdg.methods.api import Sizes
-from ssdg.methods.generalization.ddaig import Ddaig, DdaigSettings, fixed
+from ssdg.methods.generalization.ddaig import Ddaig, DdaigSettings, frozen
 
 X = random_images(6, 0, size=4)
 DOMAIN = torch.tensor([0, 2, 1, 1, 0, 2])
 
 
-def given(**settings):
+def make_settings(**settings):
     return DdaigSettings(**{"lr": 0.1, "weight_decay": 0.01, "width": 4, **settings})
 
 
 def learner(norm=False, **settings):
-    return built(Ddaig, given(**settings), norm, sizes=Sizes(3, 3))
+    return built(Ddaig, make_settings(**settings), norm, sizes=Sizes(3, 3))
 
 
 def batch(y=HARD, domain=DOMAIN, x=X):
@@ -68,7 +68,7 @@ class PlainDdaig:
 def test_weights_after_two_steps_equal_the_papers(norm, y, settings):
     """With a warm-up of one epoch, the first of two epochs leaves changed images out."""
     ddaig = learner(norm, **settings)
-    plain = PlainDdaig(ddaig.nets, given(**settings))
+    plain = PlainDdaig(ddaig.nets, make_settings(**settings))
     for epoch in range(2):
         ddaig.step(batch(y), at_epoch(epoch))
         plain.step(y, warm=epoch < settings.get("warmup", 0))
@@ -77,7 +77,7 @@ def test_weights_after_two_steps_equal_the_papers(norm, y, settings):
 
 def test_scalars_are_the_losses_of_the_step():
     ddaig = learner(warmup=1)
-    plain = PlainDdaig(ddaig.nets, given())
+    plain = PlainDdaig(ddaig.nets, make_settings())
     changed = X + 0.3 * plain.T(X)
     expected = {
         "loss": plain_cross_entropy(plain.F(X), HARD),
@@ -109,7 +109,7 @@ def test_fixed_networks_pass_gradients_on_and_change_in_nothing():
     net = TinyBackbone(norm=True).double()
     net.stages[1][0].weight.requires_grad_(False)  # some weights may be frozen for good
     before, x = deepcopy(state(net)), X.clone().requires_grad_()
-    with fixed(net):
+    with frozen(net):
         net(x).sum().backward()
     assert x.grad.abs().sum() > 0
     assert all(p.grad is None for p in net.parameters())
@@ -120,13 +120,13 @@ def test_fixed_networks_pass_gradients_on_and_change_in_nothing():
 
 
 def test_the_perturbation_learns_to_keep_the_class_and_to_lose_the_domain():
-    """Classifiers that do not move: the difference that the perturbation minimises falls with every step."""
+    """With fixed classifiers, the difference that the perturbation minimizes falls with every step."""
     ddaig = learner(lr=0.3, momentum=0.0, weight_decay=0.0)
     for name in ("network", "domains"):
         for group in ddaig.opts[name].param_groups:
             group["lr"] = 0.0
-    told = [ddaig.step(batch(), at_epoch(0)) for _ in range(10)]
-    gaps = [float(t["kept"] - t["fooled"]) for t in told]
+    scalars = [ddaig.step(batch(), at_epoch(0)) for _ in range(10)]
+    gaps = [float(t["kept"] - t["fooled"]) for t in scalars]
     assert all(later < earlier for earlier, later in pairwise(gaps))
 
 
@@ -144,7 +144,7 @@ def test_settings_labels_and_domains_change_the_result():
 
 def test_one_domain_has_nothing_to_fool():
     torch.manual_seed(0)
-    ddaig = Ddaig(TinyBackbone, Sizes(3, 1), given())
+    ddaig = Ddaig(TinyBackbone, Sizes(3, 1), make_settings())
     ddaig.nets.double()
     got = ddaig.step(batch(domain=torch.zeros(6, dtype=torch.long)), at_epoch(0))
     assert got["fooled"] == got["loss_domain"] == 0

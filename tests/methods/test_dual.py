@@ -36,21 +36,21 @@ def plain_diversity(logits):
 
 
 class PlainDual:
-    """Each network has an update of its own, as in Algorithm 1; `keep` is how many samples are small-loss."""
+    """Each network has its own update, as in Algorithm 1; `num_clean` is the number of small-loss samples."""
 
     def __init__(self, start, cfg):
         self.nets = deepcopy(start)
         self.opts = [PlainSGD(net.parameters(), cfg) for net in self.nets.values()]
         self.cfg = cfg
 
-    def step(self, keep, exchange=True):
-        chosen = []
+    def step(self, num_clean, exchange=True):
+        selected = []
         for net in self.nets.values():
             losses = [plain_cross_entropy(net(U[i : i + 1]), Q[i : i + 1]).item() for i in range(len(U))]
-            chosen.append(sorted(range(len(U)), key=losses.__getitem__)[:keep])
+            selected.append(sorted(range(len(U)), key=losses.__getitem__)[:num_clean])
         losses = []
         for i, net in enumerate(self.nets.values()):
-            rows = chosen[1 - i] if exchange else chosen[i]
+            rows = selected[1 - i] if exchange else selected[i]
             loss = plain_cross_entropy(net(X), Y) + plain_cross_entropy(net(U[rows]), Q[rows])
             losses.append(loss + plain_diversity(net(U)) if self.cfg.diversity else loss)
         for optimizer, loss in zip(self.opts, losses, strict=True):
@@ -62,14 +62,14 @@ def same(a, b):
     return all(torch.allclose(a[k], b[k], rtol=1e-9, atol=1e-12) for k in a)
 
 
-@pytest.mark.parametrize(("epoch", "keep"), [(0, 10), (1, 10), (3, 8), (6, 5), (LAST, 5)])
-def test_losses_and_weights_equal_the_papers(epoch, keep):
+@pytest.mark.parametrize(("epoch", "num_clean"), [(0, 10), (1, 10), (3, 8), (6, 5), (LAST, 5)])
+def test_losses_and_weights_equal_the_papers(epoch, num_clean):
     """r(t+1) = 1 - min(t/6 · 1/2, 1/2): 1, 11/12, 3/4, 1/2, 1/2 of ten samples, rounded up."""
     dual = learner()
     plain = PlainDual(dual.nets, dual.settings)
     for _ in range(2):
         got = dual.step(batch(), at_epoch(epoch))["loss"].item()
-        assert got == pytest.approx(plain.step(keep), rel=1e-10)
+        assert got == pytest.approx(plain.step(num_clean), rel=1e-10)
     assert same(dual.nets.state_dict(), plain.nets.state_dict())
 
 

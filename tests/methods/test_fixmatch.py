@@ -23,7 +23,7 @@ from ssdg.methods import find_method
 from ssdg.methods.api import Progress
 from ssdg.methods.semi.fixmatch import FixMatch, FixMatchSettings
 
-# One pixel of strong colour each: predictions differ in confidence.
+# One pixel of strong color each: predictions differ in confidence.
 X, U, S = (8 * random_images(n, seed, size=1) - 4 for n, seed in ((4, 0), (12, 1), (12, 2)))
 HARD = torch.tensor([0, 1, 2, 2])
 SOFT = soft_labels(4)
@@ -39,7 +39,7 @@ def batch(y=HARD, u=U, s=S):
 
 
 class PlainFixMatch:
-    """Guesses in a pass of their own, labeled images and strong views in the next; `average` is averaged by hand."""
+    """Pseudo-labels in one pass, labeled images and strong views in the next; `average` is averaged by hand."""
 
     def __init__(self, start, settings):
         self.network = deepcopy(start["network"])
@@ -63,33 +63,33 @@ class PlainFixMatch:
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch-norm"])
 @pytest.mark.parametrize("y", [HARD, SOFT], ids=["hard", "soft"])
 def test_network_average_and_loss_equal_the_papers(norm, y):
-    made = learner(norm, unlabeled_weight=0.7, ema_decay=0.6)
-    plain, counts = PlainFixMatch(made.nets, made.settings), []
+    fixmatch = learner(norm, unlabeled_weight=0.7, ema_decay=0.6)
+    plain, counts = PlainFixMatch(fixmatch.nets, fixmatch.settings), []
     for step in range(4):
-        got, (loss, kept) = made.step(batch(y), Progress(1, 0, 1, step, 10)), plain.step(y, step)
+        got, (loss, kept) = fixmatch.step(batch(y), Progress(1, 0, 1, step, 10)), plain.step(y, step)
         assert got["loss"].item() == pytest.approx(loss.item(), rel=1e-10)
         assert got["keep_rate"].item() == pytest.approx(kept / 12)
         assert not any(value.requires_grad for value in got.values())
         counts.append(kept)
-    assert any(0 < kept < 12 for kept in counts)  # the threshold parts the batch
-    average = made.nets["average"].average
-    torch.testing.assert_close(state(made.nets["network"]), state(plain.network), rtol=1e-9, atol=1e-12)
+    assert any(0 < kept < 12 for kept in counts)  # the threshold splits the batch
+    average = fixmatch.nets["average"].average
+    torch.testing.assert_close(state(fixmatch.nets["network"]), state(plain.network), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(state(average), without_counts(plain.average), rtol=1e-9, atol=1e-12)
 
 
 def test_nothing_confident_leaves_the_labeled_loss_alone():
-    made, other = learner(threshold=1.0), learner(unlabeled_weight=0.0)
-    assert made.step(batch(), at_epoch(0))["loss_u"] == 0
+    fixmatch, other = learner(threshold=1.0), learner(unlabeled_weight=0.0)
+    assert fixmatch.step(batch(), at_epoch(0))["loss_u"] == 0
     other.step(batch(), at_epoch(0))
-    torch.testing.assert_close(made.nets.state_dict(), other.nets.state_dict())
+    torch.testing.assert_close(fixmatch.nets.state_dict(), other.nets.state_dict())
 
 
 def test_every_setting_view_and_label_changes_the_result():
     def after(y=HARD, u=U, s=S, **changes):
-        made = learner(**changes)
+        fixmatch = learner(**changes)
         for step in (0, 1, 2):
-            made.step(batch(y, u, s), Progress(1, 0, 1, step, 10))
-        return round(made.nets["average"].average[0].stages[0][0].weight.sum().item(), 12)
+            fixmatch.step(batch(y, u, s), Progress(1, 0, 1, step, 10))
+        return round(fixmatch.nets["average"].average[0].stages[0][0].weight.sum().item(), 12)
 
     results = [after(), after(threshold=0.3), after(unlabeled_weight=0.5), after(ema_decay=0.3), after(y=SOFT)]
     results += [after(u=U.flip(1)), after(s=S.flip(1))]
@@ -104,9 +104,9 @@ def test_the_ratio_of_unlabeled_images_is_the_streams():
 
 
 def test_the_average_is_evaluated():
-    made = learner()
-    made.step(batch(), at_epoch(0))
-    made.step(batch(), at_epoch(5))
-    assert made.logits(X).shape == (1, 4, 3)
-    torch.testing.assert_close(made.logits(X)[0], made.nets["average"](X))
-    assert not torch.equal(made.logits(X)[0], made.nets["network"](X))
+    fixmatch = learner()
+    fixmatch.step(batch(), at_epoch(0))
+    fixmatch.step(batch(), at_epoch(5))
+    assert fixmatch.logits(X).shape == (1, 4, 3)
+    torch.testing.assert_close(fixmatch.logits(X)[0], fixmatch.nets["average"](X))
+    assert not torch.equal(fixmatch.logits(X)[0], fixmatch.nets["network"](X))

@@ -1,4 +1,4 @@
-"""Groups of style that stand for domains."""
+"""Style groups that replace domains."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from builders import flat_images, labeled_set
 from ssdg.data.sets import LabeledSet, concat_labeled
 from ssdg.methods.api import Method
 from ssdg.methods.generalization import groups
-from ssdg.methods.generalization.groups import GroupSettings, across_domains, brightness, style_groups
+from ssdg.methods.generalization.groups import GroupSettings, brightness, style_groups, with_style_groups
 from ssdg.methods.source_only import SourceOnly
 
 
@@ -44,20 +44,20 @@ def test_sizes_differ_by_at_most_one_and_order_does_not_matter(data, n, count):
     values = data.draw(st.lists(st.integers(0, 255), min_size=n, max_size=n, unique=True))
     y = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
     labeled = labeled_set(values, y)
-    made = style_groups(labeled, count)
-    sizes = np.bincount(made.domain, minlength=min(n, count))
-    assert made.num_domains == len(sizes) == min(n, count)
+    grouped_set = style_groups(labeled, count)
+    sizes = np.bincount(grouped_set.domain, minlength=min(n, count))
+    assert grouped_set.num_domains == len(sizes) == min(n, count)
     assert sizes.max() - sizes.min() <= 1
     order = np.array(data.draw(st.permutations(range(n))))
     moved = LabeledSet(labeled.images.take(order), y[order], labeled.domain, labeled.trusted)
-    assert np.array_equal(style_groups(moved, count).domain, made.domain[order])
+    assert np.array_equal(style_groups(moved, count).domain, grouped_set.domain[order])
 
 
 def test_equal_brightness_goes_by_content():
     """Four images of the same sum: two halves swapped, channels turned. Their order in the set does not matter."""
     image = np.zeros((2, 2, 3), np.uint8)
     array = np.stack([np.roll(image + np.eye(2, 3, dtype=np.uint8).reshape(2, 1, 3), s, (0, 2)) for s in range(4)])
-    data = replace(labeled_set(range(4), [0] * 4), images=flat_images([0]).of(array))
+    data = replace(labeled_set(range(4), [0] * 4), images=flat_images([0]).from_array(array))
     assert len(set(brightness(data.images))) == 1
     first = style_groups(data, 2).domain
     order = np.array([2, 0, 3, 1])
@@ -67,18 +67,18 @@ def test_equal_brightness_goes_by_content():
 
 
 def test_only_the_domain_is_new_and_pixels_are_read_in_chunks(monkeypatch):
-    monkeypatch.setattr(groups, "CHUNK", 2)
+    monkeypatch.setattr(groups, "CHUNK_SIZE", 2)
     data = labeled_set([5, 9, 200, 3, 7], [0, 1, 0, 1, 0], trusted=False)
     assert brightness(data.images).tolist() == [v * 4 * 4 * 3 for v in (5, 9, 200, 3, 7)]
-    made = style_groups(data, 2)
-    assert made.images is data.images
-    assert made.y is data.y
-    assert made.trusted is data.trusted
-    assert style_groups(data, 2) is made  # computed once for the plan and the training
-    assert style_groups(data, 3) is not made
+    grouped_set = style_groups(data, 2)
+    assert grouped_set.images is data.images
+    assert grouped_set.y is data.y
+    assert grouped_set.trusted is data.trusted
+    assert style_groups(data, 2) is grouped_set  # computed once for the plan and the training
+    assert style_groups(data, 3) is not grouped_set
 
 
-METHOD = across_domains(Method("any", "DG", "paper", "summary", SourceOnly, GroupSettings, needs=("balanced",)))
+METHOD = with_style_groups(Method("any", "DG", "paper", "summary", SourceOnly, GroupSettings, needs=("balanced",)))
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -86,11 +86,11 @@ def test_one_domain_is_trained_as_groups(count):
     recorder = Recorder(random_logits)
     settings = GroupSettings(groups=count)
     product = METHOD.fit(TASK, recorder, recorder.build, settings)
-    (told,) = recorder.trained("main")
+    (args,) = recorder.trained("main")
     assert (product.kind, product.options) == (SourceOnly, {"num_domains": count})
-    assert told["labeled"].domain.tolist() == style_groups(TASK.labeled, count).domain.tolist()
-    assert (told["product"], told["balanced"], told["settings"]) == (True, True, settings)
-    assert "unlabeled" not in told
+    assert args["labeled"].domain.tolist() == style_groups(TASK.labeled, count).domain.tolist()
+    assert (args["product"], args["balanced"], args["settings"]) == (True, True, settings)
+    assert "unlabeled" not in args
 
 
 def test_given_domains_are_kept():

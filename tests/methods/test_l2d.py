@@ -10,8 +10,8 @@ from ssdg.data.sets import Batch
 from ssdg.methods.api import Settings
 from ssdg.methods.generalization.l2d import L2d, L2dSettings
 
-COLOURS = torch.rand(6, 3, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-X = COLOURS * random_images(6, 0, size=20)
+COLORS = torch.rand(6, 3, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+X = COLORS * random_images(6, 0, size=20)
 Y = torch.tensor([0, 1, 2, 2, 1, 0])
 SETTINGS = {"lr": 0.1, "weight_decay": 0.01}
 
@@ -34,7 +34,7 @@ class PlainL2d:
     def step(self):
         style, settings = self.nets["style"], self.settings
         with torch.no_grad():
-            drawn = style(X, style.draw())
+            drawn = style(X, style.draw_filters())
         z = self.nets["features"](torch.cat([X, drawn]))
         classes = torch.cat([Y, Y])
         task = plain_cross_entropy(self.nets["head"](z), classes) + settings.contrast_weight * self.contrast(
@@ -43,7 +43,7 @@ class PlainL2d:
         q = -self.log_q(z[:6].detach(), z[6:].detach()).diagonal().mean() / 5  # per dimension
         self.of_task.descend(task)
         self.of_q.descend(q)
-        z, z_new = self.nets["features"](torch.cat([X, style(X, style.own())])).split(6)
+        z, z_new = self.nets["features"](torch.cat([X, style(X, style.fixed_filters())])).split(6)
         log_q = self.log_q(z, z_new)
         bound = log_q.diagonal().mean() - log_q.mean()
         self.of_style.descend(self.mmd(z, z_new) + settings.bound_weight * bound)

@@ -66,23 +66,23 @@ class PlainMeanTeacher:
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch-norm"])
 @pytest.mark.parametrize("y", [HARD, SOFT], ids=["hard", "soft"])
 def test_student_teacher_and_loss_equal_the_papers(norm, y):
-    made = learner(norm, consistency_weight=10, ema_decay=0.6, ramp=0.3)
-    plain = PlainMeanTeacher(made.nets, made.settings)
+    mean_teacher = learner(norm, consistency_weight=10, ema_decay=0.6, ramp=0.3)
+    plain = PlainMeanTeacher(mean_teacher.nets, mean_teacher.settings)
     for step in range(5):  # the ramp ends at step 3, the warm-up of the decay at step 2
-        got, expected = made.step(batch(y), Progress(1, 0, 1, step, 10)), plain.step(y, step, 10)
+        got, expected = mean_teacher.step(batch(y), Progress(1, 0, 1, step, 10)), plain.step(y, step, 10)
         assert got["loss"].item() == pytest.approx(expected.item(), rel=1e-10)
         assert not any(value.requires_grad for value in got.values())
-    teacher = made.nets["teacher"].average
-    torch.testing.assert_close(state(made.nets["student"]), state(plain.student), rtol=1e-9, atol=1e-12)
+    teacher = mean_teacher.nets["teacher"].average
+    torch.testing.assert_close(state(mean_teacher.nets["student"]), state(plain.student), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(state(teacher), without_counts(plain.teacher), rtol=1e-9, atol=1e-12)
 
 
 def test_every_setting_view_and_label_changes_the_result():
     def after(y=HARD, u=U, v=V, **changes):
-        made = learner(**{"consistency_weight": 10, **changes})
+        mean_teacher = learner(**{"consistency_weight": 10, **changes})
         for step in (0, 1, 2):
-            made.step(batch(y, u, v), Progress(1, 0, 1, step, 10))
-        return round(made.nets["teacher"].average[0].stages[0][0].weight.sum().item(), 12)
+            mean_teacher.step(batch(y, u, v), Progress(1, 0, 1, step, 10))
+        return round(mean_teacher.nets["teacher"].average[0].stages[0][0].weight.sum().item(), 12)
 
     results = [after(), after(consistency_weight=5), after(ramp=0.1), after(ema_decay=0.3), after(y=SOFT)]
     results += [after(u=U.flip(1)), after(v=V.flip(1))]
@@ -90,13 +90,13 @@ def test_every_setting_view_and_label_changes_the_result():
 
 
 def test_the_teacher_is_evaluated_and_takes_no_gradient():
-    made = learner()
-    made.step(batch(), at_epoch(0))
-    made.step(batch(), at_epoch(5))
-    teacher = made.logits(X)
+    mean_teacher = learner()
+    mean_teacher.step(batch(), at_epoch(0))
+    mean_teacher.step(batch(), at_epoch(5))
+    teacher = mean_teacher.logits(X)
     assert teacher.shape == (1, 6, 3)
-    torch.testing.assert_close(teacher[0], made.nets["teacher"](X))
-    assert not torch.equal(teacher[0], made.nets["student"](X))
+    torch.testing.assert_close(teacher[0], mean_teacher.nets["teacher"](X))
+    assert not torch.equal(teacher[0], mean_teacher.nets["student"](X))
     assert not teacher.requires_grad
 
 
@@ -104,5 +104,5 @@ def test_the_teacher_is_evaluated_and_takes_no_gradient():
     ("preset", "kind", "weight"), [("paper", "none", 100), ("quick", "photo", 100), ("quick", "none", 10)]
 )
 def test_the_weight_is_lower_where_training_is_short_and_from_random_weights(preset, kind, weight):
-    given = {"method": "mean-teacher", "preset": preset, "labeled": "a"}
-    assert resolve(given, kind=kind, size=32).settings.consistency_weight == weight
+    config = {"method": "mean-teacher", "preset": preset, "labeled": "a"}
+    assert resolve(config, kind=kind, size=32).settings.consistency_weight == weight

@@ -79,26 +79,26 @@ class PlainMixMatch:
 @pytest.mark.parametrize("norm", [False, True], ids=["plain", "batch-norm"])
 @pytest.mark.parametrize("y", [HARD, SOFT], ids=["hard", "soft"])
 def test_network_average_and_loss_equal_the_papers(norm, y):
-    made = learner(norm, unlabeled_weight=5, ema_decay=0.6, ramp=0.2)
-    plain = PlainMixMatch(made.nets, made.settings)
+    mixmatch = learner(norm, unlabeled_weight=5, ema_decay=0.6, ramp=0.2)
+    plain = PlainMixMatch(mixmatch.nets, mixmatch.settings)
     for step in range(4):  # the ramp ends at step 2
         torch.manual_seed(step)
-        got = made.step(batch(y), Progress(1, 0, 1, step, 10))
+        got = mixmatch.step(batch(y), Progress(1, 0, 1, step, 10))
         torch.manual_seed(step)
         assert got["loss"].item() == pytest.approx(plain.step(y, step, 10).item(), rel=1e-10)
         assert not any(value.requires_grad for value in got.values())
-    average = made.nets["average"].average
-    torch.testing.assert_close(state(made.nets["network"]), state(plain.network), rtol=1e-9, atol=1e-12)
+    average = mixmatch.nets["average"].average
+    torch.testing.assert_close(state(mixmatch.nets["network"]), state(plain.network), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(state(average), without_counts(plain.average), rtol=1e-9, atol=1e-12)
 
 
 def test_every_setting_view_and_label_changes_the_result():
     def after(y=HARD, u=U, v=V, **changes):
-        made = learner(**changes)
+        mixmatch = learner(**changes)
         for step in (0, 1, 2):
             torch.manual_seed(step)
-            made.step(batch(y, u, v), Progress(1, 0, 1, step, 10))
-        return round(made.nets["average"].average[0].stages[0][0].weight.sum().item(), 12)
+            mixmatch.step(batch(y, u, v), Progress(1, 0, 1, step, 10))
+        return round(mixmatch.nets["average"].average[0].stages[0][0].weight.sum().item(), 12)
 
     results = [after(), after(temperature=0.9), after(alpha=0.2), after(unlabeled_weight=5), after(ramp=0.1)]
     results += [after(ema_decay=0.3), after(y=SOFT), after(u=U.flip(1)), after(v=V.flip(1))]
@@ -106,17 +106,17 @@ def test_every_setting_view_and_label_changes_the_result():
 
 
 def test_the_average_is_evaluated():
-    made = learner()
-    made.step(batch(), at_epoch(0))
-    made.step(batch(), at_epoch(5))
-    assert made.logits(X).shape == (1, 4, 3)
-    torch.testing.assert_close(made.logits(X)[0], made.nets["average"](X))
-    assert not torch.equal(made.logits(X)[0], made.nets["network"](X))
+    mixmatch = learner()
+    mixmatch.step(batch(), at_epoch(0))
+    mixmatch.step(batch(), at_epoch(5))
+    assert mixmatch.logits(X).shape == (1, 4, 3)
+    torch.testing.assert_close(mixmatch.logits(X)[0], mixmatch.nets["average"](X))
+    assert not torch.equal(mixmatch.logits(X)[0], mixmatch.nets["network"](X))
 
 
 @pytest.mark.parametrize(
     ("preset", "kind", "weight"), [("paper", "none", 75), ("quick", "photo", 75), ("quick", "none", 10)]
 )
 def test_the_weight_is_lower_where_training_is_short_and_from_random_weights(preset, kind, weight):
-    given = {"method": "mixmatch", "preset": preset, "labeled": "a"}
-    assert resolve(given, kind=kind, size=32).settings.unlabeled_weight == weight
+    config = {"method": "mixmatch", "preset": preset, "labeled": "a"}
+    assert resolve(config, kind=kind, size=32).settings.unlabeled_weight == weight

@@ -1,4 +1,4 @@
-"""The warm start: all backbones begin as the one that learned the labeled domain, heads as they were."""
+"""The warm start: all backbones start from the one trained on the labeled domain, heads keep their initialization."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ssdg.models.backbones import backbones_of
 
 
 class Filler:
-    """A trainer whose training sets every parameter to 0.25."""
+    """A trainer that sets every parameter to 0.25."""
 
-    def train(self, key: str, learner: Any, inputs: Any, settings: Any) -> None:
-        self.key, self.told = key, {"labeled": inputs.labeled, "settings": settings}
+    def train(self, key: str, learner: Any, inputs: Any, settings: Any, title: str) -> None:
+        self.key, self.args = key, {"labeled": inputs.labeled, "settings": settings}
         with torch.no_grad():
             for parameter in learner.nets.parameters():
                 parameter.fill_(0.25)
@@ -33,37 +33,37 @@ class Filler:
 def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("eid", data=str(world), warm_epochs=3, warm_lr=0.2), cache)
     trainer, cfg = Filler(), config.settings
-    plain = Builder(config, 3, start_machine("cpu"))
+    plain = Builder(config, 3, start_machine("cpu")).build
     build = warm_build(problem.task, trainer, plain, warm_settings(config))  # type: ignore[arg-type]
     dual = build("dcg", DualNetworks, cfg)
     learners = [*Labeling(find_method("mcd"), cfg.labeler).build(problem.task, build).values(), dual]  # type: ignore[attr-defined]
-    assert trainer.told["labeled"] is problem.task.labeled
-    assert (trainer.told["settings"].epochs, trainer.told["settings"].lr) == (3, 0.2)
-    found = [backbone for learner in learners for backbone in backbones_of(learner.nets)]
-    assert len(found) == 2 + 2  # a labeler for each of two domains, two networks of DCG
-    assert all((p == 0.25).all() for backbone in found for p in backbone.parameters())
+    assert trainer.args["labeled"] is problem.task.labeled
+    assert (trainer.args["settings"].epochs, trainer.args["settings"].lr) == (3, 0.2)
+    backbones = [backbone for learner in learners for backbone in backbones_of(learner.nets)]
+    assert len(backbones) == 2 + 2  # a labeler for each of two domains, two networks of DCG
+    assert all((p == 0.25).all() for backbone in backbones for p in backbone.parameters())
     first, second = (network[-1].weight for network in dual.networks)  # type: ignore[index]
     assert not torch.equal(first, second)
 
 
 def test_one_warm_start_for_two_batches(world: Path, cache: Path) -> None:
-    def told(**given: Any) -> Any:
-        config, _ = open_run(short_settings("eid", data=str(world), warm_epochs=3, **given), cache)
+    def warm(**settings: Any) -> Any:
+        config, _ = open_run(short_settings("eid", data=str(world), warm_epochs=3, **settings), cache)
         return warm_settings(config)
 
-    assert [told(batch=batch).batch for batch in (4, 8)] == [4, 8]
-    assert told(batch=4, warm_batch=6) == told(batch=8, warm_batch=6)
-    assert told(batch=4, warm_batch=6).batch == 6
+    assert [warm(batch=batch).batch for batch in (4, 8)] == [4, 8]
+    assert warm(batch=4, warm_batch=6) == warm(batch=8, warm_batch=6)
+    assert warm(batch=4, warm_batch=6).batch == 6
 
 
 def test_a_backbone_of_its_own_choice_is_left_alone(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("mcd", data=str(world), warm_epochs=1), cache)
-    plain = Builder(config, 3, start_machine("cpu"))
+    plain = Builder(config, 3, start_machine("cpu")).build
     build = warm_build(problem.task, Filler(), plain, warm_settings(config))  # type: ignore[arg-type]
-    made, expected = (
+    built, expected = (
         b("x", SourceOnly, config.settings, backbone="resnet18", weights="none") for b in (build, plain)
     )
-    torch.testing.assert_close(made.nets.state_dict(), expected.nets.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(built.nets.state_dict(), expected.nets.state_dict(), rtol=0, atol=0)
 
 
 def test_no_warm_start_is_no_stage(world: Path, cache: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The paper's three strategies for web-labels, seen by a Trainer that only records."""
+"""The paper's three strategies for web-labels, observed by a recording Trainer."""
 
 from dataclasses import replace
 
@@ -32,11 +32,11 @@ def run(task, **settings):
 def test_retained_labels_stand_in_every_cycle_and_have_no_labeler():
     recorder = run(with_web("retained"), cycles=2)
     assert {built.key for built in recorder.builds} == {"apl/sky", "dcg"}
-    for cycle, given in enumerate(recorder.trained("dcg"), start=1):
-        expected = [*WEB, *recorder.made["apl/sky", cycle].y]
-        assert given["pseudo"].y.tolist() == expected
-        assert images_of(given["pseudo"]) == images_of(SEA) + images_of(SKY)
-        assert not given["pseudo"].trusted.any()
+    for cycle, args in enumerate(recorder.trained("dcg"), start=1):
+        expected = [*WEB, *recorder.labels["apl/sky", cycle].y]
+        assert args["pseudo"].y.tolist() == expected
+        assert images_of(args["pseudo"]) == images_of(SEA) + images_of(SKY)
+        assert not args["pseudo"].trusted.any()
 
 
 def test_with_retained_labels_alone_a_cycle_is_dcg():
@@ -48,13 +48,13 @@ def test_refined_labels_are_the_pseudo_labels_of_the_first_cycle_only():
     recorder = run(replace(with_web("refined"), unlabeled={"sea": SEA}), cycles=2)
     order = [("train", "dcg", 1), ("label", "eid", 1), ("train", "apl/sea", 2), ("label", "apl/sea", 2)]
     assert recorder.order() == [*order, ("train", "dcg", 2), ("label", "eid", 2)]
-    first, second = (given["pseudo"] for given in recorder.trained("dcg"))
+    first, second = (args["pseudo"] for args in recorder.trained("dcg"))
     assert first.y.tolist() == WEB.tolist()
-    assert second.y.tolist() == recorder.made["apl/sea", 2].y.tolist()
+    assert second.y.tolist() == recorder.labels["apl/sea", 2].y.tolist()
 
 
 def test_ignored_labels_are_not_in_the_task():
-    """The strategy has nothing to do: without web-labels a crawl is an unlabeled domain."""
+    """The strategy has no effect: without web-labels a crawl is an unlabeled domain."""
     assert TASK.web == {}
     assert run(TASK, cycles=1).order() == run(replace(TASK, web_label="ignored"), cycles=1).order()
 
@@ -81,8 +81,8 @@ def test_only_ours_refines():
 def test_a_dg_method_learns_retained_labels_as_a_further_domain():
     recorder, method = Recorder(random_logits), find_method("mixstyle")
     method.fit(with_web("retained"), recorder, recorder.build, method.settings())
-    (given,) = recorder.trained("main")
-    labeled = given["labeled"]
+    (args,) = recorder.trained("main")
+    labeled = args["labeled"]
     assert images_of(labeled) == images_of(LABELED) + images_of(SEA)
     assert labeled.y.tolist() == [*LABELED.y, *WEB]
     assert labeled.domain.tolist() == [0, 0, 0, 1, 1, 1, 1]
@@ -104,7 +104,7 @@ def test_networks_are_averaged_before_an_image_is_rejected():
 
 
 class OpenRecorder(Recorder):
-    """Labelers are real learners of open sets; `unknown` is the logit of that class for every image."""
+    """Recorder whose labelers are open-set learners; `unknown` is the logit of that class for every image."""
 
     def __init__(self, unknown):
         def logits(learner, n, round):
@@ -116,22 +116,22 @@ class OpenRecorder(Recorder):
         super().__init__(logits)
 
     def build(self, key, learner, settings, **options):
-        made = super().build(key, learner, settings, **options)
-        return Osbp(TinyBackbone, Sizes(3), settings) if learner is Osbp else made
+        built = super().build(key, learner, settings, **options)
+        return Osbp(TinyBackbone, Sizes(3), settings) if learner is Osbp else built
 
 
 def test_rejected_images_take_no_part_in_dcg():
     recorder = OpenRecorder(2.0)
     fit(TASK, recorder, recorder.build, EidSettings(cycles=1, apl="osbp"))
-    (given,) = recorder.trained("dcg")
-    kept = [recorder.made[f"apl/{name}", 1].keep for name in ("sea", "sky")]
-    expected = [*np.array(images_of(SEA))[kept[0]], *np.array(images_of(SKY))[kept[1]]]
+    (args,) = recorder.trained("dcg")
+    masks = [recorder.labels[f"apl/{name}", 1].keep for name in ("sea", "sky")]
+    expected = [*np.array(images_of(SEA))[masks[0]], *np.array(images_of(SKY))[masks[1]]]
     assert 0 < len(expected) < len(SEA) + len(SKY)
-    assert images_of(given["pseudo"]) == expected
-    assert given["pseudo"].y.max() < 3
+    assert images_of(args["pseudo"]) == expected
+    assert args["pseudo"].y.max() < 3
 
 
 def test_rejecting_everything_is_told():
     recorder = OpenRecorder(1e4)
-    with pytest.raises(UserError, match=r"in cycle 1 osbp took every unlabeled image for unknown; .* apl=mcd"):
+    with pytest.raises(UserError, match=r"osbp rejected every unlabeled image in cycle 1; .* apl=mcd"):
         fit(TASK, recorder, recorder.build, EidSettings(cycles=1, apl="osbp"))

@@ -68,8 +68,8 @@ def test_resnet_computes_what_the_paper_says(name: str, depths: tuple[int, ...],
     net = shaken(name)
     x = torch.rand(2, 3, size, size, dtype=torch.float64)
     with torch.inference_mode():
-        wanted = resnet_by_hand(net.state_dict(), x, depths, bottleneck=bottleneck)
-        torch.testing.assert_close(net(x), wanted, rtol=1e-6, atol=1e-6)
+        expected = resnet_by_hand(net.state_dict(), x, depths, bottleneck=bottleneck)
+        torch.testing.assert_close(net(x), expected, rtol=1e-6, atol=1e-6)
 
 
 def same_conv(x: Tensor, weight: Tensor, stride: int, groups: int = 1) -> Tensor:

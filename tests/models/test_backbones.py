@@ -1,4 +1,4 @@
-"""Every backbone keeps the common interface."""
+"""Every backbone has the common interface."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ssdg.errors import UserError
-from ssdg.models.backbones import OWN, build_backbone
+from ssdg.models.backbones import BUILT_IN, build_backbone
 from ssdg.models.layers import StyleConfusor, attach_style
 
 SMALL = ("resnet18", "resnet50", "digits-cnn", "efficientnet-lite0")
@@ -70,7 +70,7 @@ def test_what_is_no_batch_of_rgb_images_is_refused(shape: tuple[int, ...]) -> No
         build_backbone("digits-cnn")(torch.zeros(shape))
 
 
-@pytest.mark.parametrize("name", list(OWN))
+@pytest.mark.parametrize("name", list(BUILT_IN))
 def test_features_have_their_number_and_are_float32(name: str) -> None:
     net = build_backbone(name).eval()
     assert net.num_features == FEATURES[name]
@@ -85,7 +85,7 @@ def test_features_have_their_number_and_are_float32(name: str) -> None:
 def test_dense_convolutions_pay_in_bfloat16_and_depthwise_ones_do_not(named: tuple[str, nn.Module]) -> None:
     name, net = named
     depthwise = any(isinstance(m, nn.Conv2d) and m.groups > 1 for m in net.modules())
-    assert net.bf16_pays == (not depthwise) == (name != "efficientnet-lite0")
+    assert net.prefers_bf16 == (not depthwise) == (name != "efficientnet-lite0")
 
 
 def test_images_are_normalised_inside() -> None:
@@ -97,12 +97,12 @@ def test_images_are_normalised_inside() -> None:
         "digits-cnn": ("stage1", (x - 0.5) / 0.5),
         "efficientnet-lite0": ("_conv_stem", (x * 255 - 127) / 128),
     }
-    for name, (first, wanted) in recipes.items():
+    for name, (first, expected) in recipes.items():
         net = build_backbone(name).eval()
         seen: list[torch.Tensor] = []
         net.get_submodule(first).register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0]))
         net(x.float())
-        torch.testing.assert_close(seen[0].double(), wanted, atol=1e-5, rtol=0)
+        torch.testing.assert_close(seen[0].double(), expected, atol=1e-5, rtol=0)
 
 
 def test_efficientnet_pads_like_tensorflow() -> None:

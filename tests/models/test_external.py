@@ -1,4 +1,4 @@
-"""Backbones of other packages: a stand-in shows the wrapper's own work, the real packages the rest."""
+"""Backbones of other packages: a fake package tests the wrapper, the real packages the rest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ToyConvNet(nn.Module):
 
 
 class ChannelsAtTheEnd(nn.Module):
-    """Gives maps (B, h, w, C), as Swin transformers do."""
+    """Stage that outputs maps (B, h, w, C), as Swin transformers do."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class ChannelsAtTheEnd(nn.Module):
 
 @pytest.fixture
 def fake_timm(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """A module `timm` with the few functions that are used of it; returns the calls to create_model."""
+    """A fake `timm` with the few functions in use; returns the calls to create_model."""
     calls: list[dict[str, Any]] = []
     timm, data = ModuleType("timm"), ModuleType("timm.data")
 
@@ -88,9 +88,9 @@ def test_a_missing_package_is_answered_with_the_pip_line(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UserError) as caught:
         build_backbone(name)
-    told = str(caught.value)
-    assert told.startswith(f"backbone '{name}' needs the package {package}, which cannot be imported")
-    assert told.endswith(f"run pip install 'ssdg[{extra}]'")
+    message = str(caught.value)
+    assert message.startswith(f"backbone '{name}' needs the package {package}, which cannot be imported")
+    assert message.endswith(f"run pip install 'ssdg[{extra}]'")
 
 
 def test_a_package_that_breaks_at_import_is_told_with_its_reason(
@@ -106,10 +106,10 @@ def test_a_package_that_breaks_at_import_is_told_with_its_reason(
 def test_a_timm_model_gets_the_common_interface(fake_timm: list[dict[str, Any]]) -> None:
     net = build_backbone("timm:toy")
     assert fake_timm == [{"name": "toy", "pretrained": False, "num_classes": 0}]
-    assert (net.num_features, net.min_size, net.bf16_pays, net.training) == (6, 32, True, True)
+    assert (net.num_features, net.min_size, net.prefers_bf16, net.training) == (6, 32, True, True)
     x = torch.rand(2, 3, 40, 40)
-    normalised = (x - torch.tensor([0.1, 0.2, 0.3]).view(1, 3, 1, 1)) / 0.5
-    torch.testing.assert_close(net(x), net.net(normalised))
+    normalized = (x - torch.tensor([0.1, 0.2, 0.3]).view(1, 3, 1, 1)) / 0.5
+    torch.testing.assert_close(net(x), net.net(normalized))
     assert net.style_stages == tuple(net.net.stages[:3])
     with torch.autocast("cpu", torch.bfloat16):
         assert net(x).dtype == torch.float32
@@ -158,7 +158,7 @@ def test_maps_with_channels_at_the_end_are_not_taken_for_maps() -> None:
     net = nn.Sequential(ChannelsAtTheEnd(5), ChannelsAtTheEnd(7), ChannelsAtTheEnd(9), nn.Flatten(1, 2))
     wrapped = ExternalBackbone("toy", nn.Sequential(net, nn.AdaptiveAvgPool1d(4), nn.Flatten()),
                                stages=("0.0", "0.1", "0.2"), size=32)  # fmt: skip
-    with pytest.raises(UserError, match="'toy' has no three stages of feature maps"):
+    with pytest.raises(UserError, match="'toy' does not have three stages of feature maps"):
         attach_style(wrapped, StyleConfusor)
 
 
@@ -166,7 +166,7 @@ def test_only_a_convolution_of_lone_channels_is_depthwise() -> None:
     assert has_depthwise(nn.Sequential(nn.Conv2d(8, 8, 3, groups=8)))
     assert not has_depthwise(nn.Sequential(nn.Conv2d(8, 8, 3, groups=2), nn.Conv2d(1, 8, 3)))
     lone = nn.Sequential(nn.Conv2d(3, 3, 3, groups=3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    assert not ExternalBackbone("toy", lone, stages=(), size=32).bf16_pays
+    assert not ExternalBackbone("toy", lone, stages=(), size=32).prefers_bf16
 
 
 needs_transformers = pytest.mark.skipif(
@@ -176,7 +176,7 @@ needs_transformers = pytest.mark.skipif(
 
 @pytest.fixture
 def hf_folder(tmp_path: Path) -> Path:
-    """A tiny ResNet of transformers, saved with its weights and its own normalisation."""
+    """A tiny ResNet of transformers, saved with weights and a custom normalization."""
     import transformers
 
     torch.manual_seed(0)
@@ -215,9 +215,9 @@ def test_published_weights_of_a_transformers_folder_are_loaded(hf_folder: Path) 
 
 @needs_transformers
 def test_a_weight_file_fills_a_transformers_model(hf_folder: Path) -> None:
-    wanted = build_backbone(f"hf:{hf_folder}", "imagenet").state_dict()
+    expected = build_backbone(f"hf:{hf_folder}", "imagenet").state_dict()
     got = build_backbone(f"hf:{hf_folder}", str(hf_folder / "model.safetensors")).state_dict()
-    assert all(torch.equal(got[k], v) for k, v in wanted.items())
+    assert all(torch.equal(got[k], v) for k, v in expected.items())
 
 
 @needs_transformers

@@ -68,5 +68,5 @@ def test_logits_are_the_same_under_autocast(head: nn.Module) -> None:
 
 
 def test_a_temperature_of_zero_is_refused() -> None:
-    with pytest.raises(UserError, match="positive, not 0"):
+    with pytest.raises(UserError, match="must be positive, not 0"):
         CosineHead(4, 2, temperature=0)

@@ -1,4 +1,4 @@
-"""What a graph keeps for the way back."""
+"""Tensors that the graph saves for the backward pass."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ssdg.models.backbones import build_backbone
 from ssdg.models.common import LeanMaxPool2d
 
 
-def kept_bytes(net: nn.Module, x: Tensor) -> int:
-    """Of distinct tensors that the graph of net(x) saves, parameters left out."""
+def saved_bytes(net: nn.Module, x: Tensor) -> int:
+    """Bytes of the distinct tensors that the graph of net(x) saves, without parameters."""
     weights = {p.data_ptr() for p in net.parameters()}
-    found: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
-    def note(tensor: Tensor) -> Tensor:
+    def record(tensor: Tensor) -> Tensor:
         if tensor.data_ptr() not in weights:
-            found[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+            saved[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
         out = net(x)
     assert out.requires_grad
-    return sum(found.values())
+    return sum(saved.values())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -54,13 +54,13 @@ def test_the_pooling_layer_can_be_differentiated_twice() -> None:
 
 def test_a_pooling_graph_keeps_places_and_not_maps() -> None:
     x = torch.rand(2, 8, 32, 32, requires_grad=True)
-    places = 2 * 8 * 16 * 16 * 8
-    assert kept_bytes(LeanMaxPool2d(3, stride=2, padding=1), x) == places
-    assert kept_bytes(nn.MaxPool2d(3, stride=2, padding=1), x) == places + 2 * 8 * 32 * 32 * 4
+    indices = 2 * 8 * 16 * 16 * 8
+    assert saved_bytes(LeanMaxPool2d(3, stride=2, padding=1), x) == indices
+    assert saved_bytes(nn.MaxPool2d(3, stride=2, padding=1), x) == indices + 2 * 8 * 32 * 32 * 4
 
 
 def test_a_resnet_keeps_the_widest_maps_once() -> None:
     net = build_backbone("resnet18").train()
-    held = kept_bytes(net, torch.rand(2, 3, 96, 96))
+    before = saved_bytes(net, torch.rand(2, 3, 96, 96))
     net.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-    assert kept_bytes(net, torch.rand(2, 3, 96, 96)) - held == 2 * 64 * 48 * 48 * 4
+    assert saved_bytes(net, torch.rand(2, 3, 96, 96)) - before == 2 * 64 * 48 * 48 * 4

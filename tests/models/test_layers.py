@@ -109,5 +109,5 @@ def test_the_average_is_saved_and_loaded() -> None:
 
 
 def test_a_decay_out_of_range_is_refused() -> None:
-    with pytest.raises(UserError, match=r"lies in \[0, 1\], not 1.5"):
+    with pytest.raises(UserError, match=r"must be in \[0, 1\], not 1.5"):
         EMA(small_net(), decay=1.5)

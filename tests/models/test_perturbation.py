@@ -1,10 +1,10 @@
-"""The network that changes images."""
+"""The perturbation network of DDAIG."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from ssdg.models.styles import EPS, InstanceNorm, PerturbationNet
+from ssdg.models.styles import NORM_EPS, InstanceNorm, PerturbationNet
 
 
 def net(width=8):
@@ -17,7 +17,7 @@ X = torch.rand(4, 3, 9, 7, generator=torch.Generator().manual_seed(1))
 
 def test_instance_norm_is_torchs():
     maps = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
-    torch.testing.assert_close(InstanceNorm()(maps), F.instance_norm(maps, eps=EPS))
+    torch.testing.assert_close(InstanceNorm()(maps), F.instance_norm(maps, eps=NORM_EPS))
     assert torch.autograd.gradcheck(InstanceNorm(), (maps,))
 
 
@@ -25,22 +25,22 @@ def test_shape_range_and_start_near_zero():
     out = net()(X)
     assert out.shape == X.shape
     assert 0 < out.abs().max() < 0.5
-    made = net()
-    torch.nn.init.normal_(made.last[-1].weight, std=100.0)
-    assert made(X).abs().max() <= 1
+    perturbation = net()
+    torch.nn.init.normal_(perturbation.last[-1].weight, std=100.0)
+    assert perturbation(X).abs().max() <= 1
 
 
 def test_every_weight_matters():
-    made = net()
-    made(X).square().sum().backward()
-    assert all(p.grad.abs().max() > 0 for p in made.parameters())
+    perturbation = net()
+    perturbation(X).square().sum().backward()
+    assert all(p.grad.abs().max() > 0 for p in perturbation.parameters())
 
 
 def test_images_are_treated_alone_and_alike_in_both_modes():
-    made = net()
-    torch.testing.assert_close(made(X)[1:2], made(X[1:2]), atol=1e-6, rtol=1e-4)
-    assert torch.equal(made.train()(X), made.eval()(X))
-    assert not dict(made.named_buffers())
+    perturbation = net()
+    torch.testing.assert_close(perturbation(X)[1:2], perturbation(X[1:2]), atol=1e-6, rtol=1e-4)
+    assert torch.equal(perturbation.train()(X), perturbation.eval()(X))
+    assert not dict(perturbation.named_buffers())
 
 
 @pytest.mark.parametrize("width", [4, 16])
@@ -52,6 +52,6 @@ def test_width_is_that_of_the_maps(width):
 
 def test_flat_images_have_small_gradients():
     flat = torch.tensor([0.0, 0.3, 0.77]).view(3, 1, 1, 1).expand(3, 3, 32, 32)
-    made = net(32)
-    (made(flat) * torch.randn(3, 3, 32, 32)).mean((1, 2, 3)).sum().backward()
-    assert all(p.grad.norm() < 1 for p in made.parameters())
+    perturbation = net(32)
+    (perturbation(flat) * torch.randn(3, 3, 32, 32)).mean((1, 2, 3)).sum().backward()
+    assert all(p.grad.norm() < 1 for p in perturbation.parameters())

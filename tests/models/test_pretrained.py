@@ -27,7 +27,7 @@ def shared_data() -> Path:
 
 
 def photos(archive: Path) -> tuple[torch.Tensor, np.ndarray]:
-    """140 photos (n, 3, 224, 224) in [0, 1], centre crops, and the names of their classes."""
+    """140 photos (n, 3, 224, 224) in [0, 1], center crops, and the names of their classes."""
     pixels, names = [], []
     with zipfile.ZipFile(archive) as file:
         for entry in sorted(n for n in file.namelist() if not n.endswith("/")):

@@ -16,22 +16,22 @@ def batch_norm_shapes(prefix: str, channels: int) -> dict[str, tuple[int, ...]]:
 def torchvision_resnet(depths: tuple[int, ...], *, bottleneck: bool) -> dict[str, tuple[int, ...]]:
     """The state dict of torchvision's ResNet without fc, as published: every name with its shape."""
     spec: dict[str, tuple[int, ...]] = {"conv1.weight": (64, 3, 7, 7)} | batch_norm_shapes("bn1", 64)
-    came = 64
+    in_channels = 64
     for number, depth in enumerate(depths, 1):
         width = 32 * 2**number
-        goes = 4 * width if bottleneck else width
+        out_channels = 4 * width if bottleneck else width
         for block in range(depth):
             at = f"layer{number}.{block}"
             if bottleneck:
-                convs = [(width, came, 1, 1), (width, width, 3, 3), (goes, width, 1, 1)]
+                convs = [(width, in_channels, 1, 1), (width, width, 3, 3), (out_channels, width, 1, 1)]
             else:
-                convs = [(width, came, 3, 3), (width, width, 3, 3)]
+                convs = [(width, in_channels, 3, 3), (width, width, 3, 3)]
             for i, shape in enumerate(convs, 1):
                 spec |= {f"{at}.conv{i}.weight": shape} | batch_norm_shapes(f"{at}.bn{i}", shape[0])
-            if block == 0 and came != goes:
-                spec |= {f"{at}.downsample.0.weight": (goes, came, 1, 1)}
-                spec |= batch_norm_shapes(f"{at}.downsample.1", goes)
-            came = goes
+            if block == 0 and in_channels != out_channels:
+                spec |= {f"{at}.downsample.0.weight": (out_channels, in_channels, 1, 1)}
+                spec |= batch_norm_shapes(f"{at}.downsample.1", out_channels)
+            in_channels = out_channels
     return spec
 
 
@@ -73,14 +73,16 @@ def test_efficientnet_has_the_names_and_shapes_of_the_weight_file() -> None:
     blocks += [(112, 112, 6, 5), (112, 192, 6, 5), (192, 192, 6, 5), (192, 192, 6, 5), (192, 192, 6, 5)]
     blocks += [(192, 320, 6, 3)]
     spec: dict[str, tuple[int, ...]] = {"_conv_stem.weight": (32, 3, 3, 3)} | batch_norm_shapes("_bn0", 32)
-    for i, (came, goes, expand, kernel) in enumerate(blocks):
-        at, inner = f"_blocks.{i}", came * expand
+    for i, (in_channels, out_channels, expand, kernel) in enumerate(blocks):
+        at, inner = f"_blocks.{i}", in_channels * expand
         if expand > 1:
-            spec |= {f"{at}._expand_conv.weight": (inner, came, 1, 1)}
+            spec |= {f"{at}._expand_conv.weight": (inner, in_channels, 1, 1)}
             spec |= batch_norm_shapes(f"{at}._bn0", inner)
         spec |= {f"{at}._depthwise_conv.weight": (inner, 1, kernel, kernel)}
         spec |= batch_norm_shapes(f"{at}._bn1", inner)
-        spec |= {f"{at}._project_conv.weight": (goes, inner, 1, 1)} | batch_norm_shapes(f"{at}._bn2", goes)
+        spec |= {f"{at}._project_conv.weight": (out_channels, inner, 1, 1)} | batch_norm_shapes(
+            f"{at}._bn2", out_channels
+        )
     spec |= {"_conv_head.weight": (1280, 320, 1, 1)} | batch_norm_shapes("_bn1", 1280)
     net = build_backbone("efficientnet-lite0")
     assert {k: tuple(v.shape) for k, v in net.state_dict().items()} == spec

@@ -170,13 +170,13 @@ def test_the_confusor_draws_a_new_style_per_call_from_the_global_seed() -> None:
 
 
 def test_lambda_is_one_draw_per_sample_from_beta() -> None:
-    """Own mean 0 or 1, partner's the other: the output's mean tells λ of each pair that was really mixed."""
+    """Means are 0 and 1, so the output's mean is λ or 1 - λ of each pair with different means."""
     torch.manual_seed(0)
     features = torch.zeros(4000, 1, 1, 2)
     features[:2000] = 1.0
     lam = StyleConfusor(alpha=0.5)(features).mean((1, 2, 3))
     lam = torch.cat([lam[:2000], 1 - lam[2000:]])
-    mixed = lam[lam < 1 - 1e-6]  # about half of the samples meet the other kind
+    mixed = lam[lam < 1 - 1e-6]  # about half of the samples have a partner with the other mean
     assert 1700 < len(mixed) < 2300
     # Beta(1/2, 1/2): mean 1/2, variance 1/8, P(λ < 0.1) = 2/π asin(√0.1) = 0.2048
     assert float(mixed.mean()) == pytest.approx(0.5, abs=0.04)
@@ -200,8 +200,8 @@ def test_every_setting_of_the_confusor_matters() -> None:
 def test_probability_is_that_of_a_batch() -> None:
     torch.manual_seed(0)
     confusor, features = StyleConfusor(probability=0.3), maps(4, 1, 2, 2).float()
-    kept = sum(confusor(features) is features for _ in range(1000))
-    assert 640 < kept < 760
+    count = sum(confusor(features) is features for _ in range(1000))
+    assert 640 < count < 760
 
 
 @pytest.mark.parametrize("settings", [{"alpha": 0.0}, {"eps": 0.0}, {"probability": 1.5}])
@@ -215,7 +215,7 @@ def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
 def test_attached_styles_act_in_training_only_and_come_off_again(name: str) -> None:
     torch.manual_seed(0)
     net = build_backbone(name)
-    for module in net.modules():  # batch statistics also change features in training: keep them out of it
+    for module in net.modules():  # batch statistics also change features in training: exclude them
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 0.0
             module.forward = lambda x, bn=module: nn.functional.batch_norm(
@@ -233,23 +233,23 @@ def test_attached_styles_act_in_training_only_and_come_off_again(name: str) -> N
 
 
 def test_each_stage_gets_a_layer_of_its_own() -> None:
-    made: list[nn.Module] = []
+    layers: list[nn.Module] = []
 
     def make() -> nn.Module:
-        made.append(StyleConfusor())
-        return made[-1]
+        layers.append(StyleConfusor())
+        return layers[-1]
 
     net = build_backbone("digits-cnn")
     calls: list[int] = []
     attach_style(net, make)
-    for i, layer in enumerate(made):
+    for i, layer in enumerate(layers):
         layer.register_forward_hook(lambda *_, i=i: calls.append(i))
     net(torch.rand(2, 3, 32, 32))
     assert calls == [0, 1, 2]
 
 
 def test_a_style_layer_with_weights_is_refused() -> None:
-    with pytest.raises(UserError, match="no state of its own, unlike BatchNorm2d"):
+    with pytest.raises(UserError, match="must not have parameters or buffers, but BatchNorm2d has"):
         attach_style(build_backbone("digits-cnn"), lambda: nn.BatchNorm2d(64))
 
 
@@ -257,5 +257,5 @@ def test_a_style_layer_with_weights_is_refused() -> None:
 def test_the_graph_keeps_the_maps_themselves_and_no_copy(dtype: torch.dtype) -> None:
     features = maps(4, 3, 5, 5).to(dtype).requires_grad_()
     out = confuse_style(features, torch.tensor([2, 0, 3, 1]), torch.rand(4))
-    kept = [tensor for tensor in out.grad_fn.saved_tensors if tensor.shape == features.shape]  # type: ignore[union-attr]
-    assert [tensor.data_ptr() for tensor in kept] == [features.data_ptr()]
+    saved = [tensor for tensor in out.grad_fn.saved_tensors if tensor.shape == features.shape]  # type: ignore[union-attr]
+    assert [tensor.data_ptr() for tensor in saved] == [features.data_ptr()]

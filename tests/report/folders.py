@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from ssdg.report.run_folder import stage_name
+from ssdg.schema import stage_name
 
 CLASSES = ("dog", "house", "horse")
 IMAGES = 24  # in a domain
@@ -20,7 +21,41 @@ CONFIG = {
     "setting": "ssdg", "backbone": "digits-cnn", "weights": "none", "size": 32, "epochs": 2, "cycles": 2,
     "dual": True, "delta": 0.5, "ramp": 0.6, "clean_rate": 0.4,
 }  # fmt: skip
-Labeling = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a method calls its stages and labelings: keys and titles."""
+
+    labeler: str = "apl/{}"
+    labeler_title: str = "labeler of {}"
+    group: str = "labelers"
+    labels_title: str = "labelers (APL)"
+    product: str = "dcg"
+    product_title: str = "two networks of DCG"
+    clean: str = "eid"
+    clean_title: str = "clean set (EID)"
+    schedule: str = "clean rate r(t)"
+
+    def stage(self, cycle: int, domain: str | None = None) -> dict[str, Any]:
+        """A labeler of a domain, or the product."""
+        if domain is None:
+            return {"key": self.product, "round": cycle, "title": self.product_title, "group": "", "product": True}
+        key, title = self.labeler.format(domain), self.labeler_title.format(domain)
+        return {"key": key, "round": cycle, "title": title, "group": self.group, "product": False}
+
+    def labeling(self, domain: str | None = None) -> dict[str, Any]:
+        """The labels of a labeler, or the clean set."""
+        if domain is None:
+            return {"kind": "clean-set", "title": self.clean_title, "stage": self.product}
+        return {"kind": "pseudo-labels", "title": self.labels_title, "stage": self.labeler.format(domain)}
+
+
+EID = Names()
+COURT = Names(
+    *("scouts/{}", "scout of {}", "scouts", "labels of the scouts"),
+    *("judge", "the judge", "jury", "picked by the jury", "patience"),
+)
 
 
 def truth_of(count: int = IMAGES, classes: int = 3) -> list[int]:
@@ -38,29 +73,57 @@ def write_run(
     finished: bool = True,
     config: Mapping[str, Any] | None = None,
     accuracy: float = 60.0,
+    names: Names = EID,
+    format: int = 2,
 ) -> Path:
-    """A run of `eid` over the unlabeled domains sketch and art; `crawl` makes every fourth image of art OOD."""
+    """A run of two stages over the unlabeled domains sketch and art; `crawl` makes every fourth image of art OOD.
+
+    Format 1 leaves out what version 0.1 did not write.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     settings = {**CONFIG, "cycles": cycles, **(config or {})}
     start = {"config": settings, "command": "ssdg train --out 'a run'", "hash": "abc", "fingerprint": "def"}
     put(folder / "run.json", start)
     truths = {"sketch": truth_of(), "art": [-2 if crawl and p % 4 == 3 else y for p, y in enumerate(truth_of())]}
-    events, audits = [], []
+    events, audits, stages = [], [], []
     for cycle in range(1, cycles + 1):
         for name in truths:
-            events.append(epoch(f"apl/{name}", cycle, 1, 1, loss=2.0 / cycle, discrepancy=0.01))
-            audits.append(label(folder, f"apl/{name}", cycle, {name: truths[name]}, truth, crawl))
-        for place in (1, 2):
-            scores = {"validation": [90.0, 91.0, 92.0], "target": [accuracy, accuracy + 2, accuracy + cycle + place]}
-            events.append(epoch("dcg", cycle, place, 2, loss=1.0 / (cycle + place), diversity=-2.0, **scores))
-        audits.append(label(folder, "eid", cycle, truths, truth, crawl))
-    lines = [*events, *({"event": "labeled", "time": 2.0, **audit} for audit in audits)]
+            key = names.labeler.format(name)
+            stages.append({**names.stage(cycle, name), "steps": 6, "epochs": 1, "schedules": {}})
+            events.append(epoch(key, cycle, 1, 1, loss=2.0 / cycle, discrepancy=0.01))
+            domains = label(folder, key, cycle, {name: truths[name]}, truth, crawl)
+            audits.append({"key": key, "round": cycle, **names.labeling(name), "domains": domains})
+        schedules = {names.schedule: [1.0, 0.5]}
+        stages.append({**names.stage(cycle), "steps": 12, "epochs": 2, "schedules": schedules})
+        for number in (1, 2):
+            scores = {"validation": [90.0, 91.0, 92.0], "target": [accuracy, accuracy + 2, accuracy + cycle + number]}
+            losses = {"loss": 1.0 / (cycle + number), "diversity": -2.0}
+            events.append(epoch(names.product, cycle, number, 2, **losses, **scores))
+        domains = label(folder, names.clean, cycle, truths, truth, crawl, every=2)
+        audits.append({"key": names.clean, "round": cycle, **names.labeling(), "domains": domains})
+    if format == 1:
+        audits = [{name: audit[name] for name in ("key", "round", "domains")} for audit in audits]
+        stages = [{name: stage[name] for name in ("key", "round", "steps")} for stage in stages]
+    begin = {"event": "start", "time": 0.5, "config": settings, "stages": stages}
+    lines = [begin, *events, *({"event": "labeled", "time": 2.0, **audit, "found": False} for audit in audits)]
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if finished:
-        put(folder / "result.json", result(settings, classes, events, audits, crawl))
+        values = result(settings, classes, [e for e in events if e["key"] == names.product], audits, crawl)
+        put(folder / "result.json", values | phases_of(stages, format))
     if samples:
-        write_samples(folder, classes, truths if truth else None, crawl=crawl, cycles=cycles)
+        write_samples(folder, classes, truths if truth else None, crawl=crawl, cycles=cycles, names=names)
     return folder
+
+
+def phases_of(stages: list[dict[str, Any]], format: int) -> dict[str, Any]:
+    """The phases of a result, and its format."""
+    kept = ("key", "round", "title", "group", "product") if format == 2 else ()
+    counts = {"images": 48, "seconds": 1.0, "images_per_second": 48.0, "losses": []}
+    phases = {
+        stage_name(stage["key"], stage["round"]): {"steps": stage["steps"], **counts, **{k: stage[k] for k in kept}}
+        for stage in stages
+    }
+    return {"format": 2, "phases": phases} if format == 2 else {"phases": phases}
 
 
 def put(path: Path, value: Any) -> None:
@@ -73,7 +136,7 @@ def epoch(key: str, cycle: int, place: int, epochs: int, **more: Any) -> dict[st
 
 
 def label(
-    folder: Path, key: str, cycle: int, truths: Mapping[str, list[int]], known: bool, crawl: bool
+    folder: Path, key: str, cycle: int, truths: Mapping[str, list[int]], known: bool, crawl: bool, every: int = 1
 ) -> dict[str, Any]:
     """Labels that are right but for every fifth image; cycle 2 moves image 0 to another class."""
     domains, parts = {}, []
@@ -81,7 +144,7 @@ def label(
         true = np.array(truth)
         y = np.where(np.arange(len(true)) % 5 == 0, (true + 1) % 3, np.maximum(true, 0))
         y[0] = (y[0] + cycle) % 3
-        keep = np.arange(len(true)) % 2 == 0 if key == "eid" else np.ones(len(true), bool)
+        keep = np.arange(len(true)) % every == 0
         confidence = np.where(true == -2, 0.3, 0.9).astype(np.float32)
         votes = np.stack([y, np.where(np.arange(len(y)) % 3 == 0, (y + 1) % 3, y)])
         parts.append((y, keep, confidence, votes))
@@ -90,7 +153,7 @@ def label(
     path.parent.mkdir(exist_ok=True)
     y, keep, confidence = (np.concatenate([part[i] for part in parts]) for i in range(3))
     np.savez(path, y=y, keep=keep, confidence=confidence, votes=np.concatenate([part[3] for part in parts], axis=1))
-    return {"key": key, "round": cycle, "domains": domains}
+    return domains
 
 
 def counts(y: Any, keep: Any, true: Any, known: bool, crawl: bool) -> dict[str, Any]:
@@ -122,7 +185,7 @@ def result(
             "classes": list(classes),
             "images": {"photo": IMAGES, "sketch": IMAGES, "art": IMAGES, "target": IMAGES},
         },
-        "epochs": [row for row, event in zip(rows, events, strict=True) if event["key"] == "dcg"],
+        "epochs": rows,
         "pseudo_labels": audits,
         "images_seen": 1000,
         "seconds": 75.0,
@@ -138,7 +201,13 @@ def result(
 
 
 def write_samples(
-    folder: Path, classes: Sequence[str], truths: Mapping[str, list[int]] | None, *, crawl: bool, cycles: int
+    folder: Path,
+    classes: Sequence[str],
+    truths: Mapping[str, list[int]] | None,
+    *,
+    crawl: bool,
+    cycles: int,
+    names: Names,
 ) -> None:
     roles = {"photo": "labeled", "sketch": "unlabeled", "art": "unlabeled", "night": "target"}
     domains = {}
@@ -163,8 +232,8 @@ def write_samples(
     )
     for cycle in range(1, cycles + 1):
         shown = ["photo", "sketch"] + (["(intermediate)"] if cycle > 1 else [])
-        write_features(folder, stage_name("apl/sketch", cycle), shown, domains, seed=cycle)
-        write_features(folder, stage_name("dcg", cycle), ["night"], domains, seed=10 + cycle)
+        write_features(folder, stage_name(names.labeler.format("sketch"), cycle), shown, domains, seed=cycle)
+        write_features(folder, stage_name(names.product, cycle), ["night"], domains, seed=10 + cycle)
 
 
 def write_sprite(path: Path, count: int, shade: int) -> None:

@@ -12,10 +12,10 @@ DRAW = """
 import torch, sys
 import numpy as np
 from types import SimpleNamespace
-from ssdg.report import pictures
+from ssdg.report import domain_pictures as pictures
 clouds = [np.random.default_rng(k).normal(size=(600, 256)).astype("f4") for k in range(3)]
-pictures.stages, pictures.cycles = lambda run: [("main", "network 1")], lambda run: [0, 1, 2]
-pictures._panel = lambda run, key, title, cycle: [{"method": pictures.embed(clouds[cycle])[1]}]
+pictures.stages = lambda run: [0, 1, 2]
+pictures.draw_stage = lambda run, stage: {"method": pictures.embed(clouds[stage])[1]}
 assert len(pictures.pictures(SimpleNamespace())["panels"]) == 3
 """
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_run
+from folders import COURT, write_run
 
 Report = Callable[..., Path]
 Opened = Callable[..., Any]
+CLEAN = "clean set (EID)"
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_the_head_tells_what_was_trained_and_what_came_out(run: Path, report: Re
 
 def test_hovering_a_curve_tells_its_values(run: Path, report: Report, opened: Opened) -> None:
     page = opened(report(run))
-    chart = page.locator("figure", has_text="Accuracy on night").locator(".plot svg")
+    chart = page.locator("figure", has_text="Accuracy on the unseen domain night").locator(".plot svg")
     chart.hover(position={"x": 60, "y": 60})
     assert page.inner_text("#tip").splitlines() == ["cycle 1, epoch 1", "network 1: 60", "network 2: 62", "mean: 62"]
     chart.focus()
@@ -43,7 +44,7 @@ def test_hovering_a_curve_tells_its_values(run: Path, report: Report, opened: Op
 
 def test_a_curve_can_be_hidden(run: Path, report: Report, opened: Opened) -> None:
     page = opened(report(run))
-    figure = page.locator("figure", has_text="Accuracy on night")
+    figure = page.locator("figure", has_text="Accuracy on the unseen domain night")
     assert figure.locator(".plot .curve").count() == 3
     figure.get_by_role("button", name="network 2").click()
     assert figure.locator(".plot .curve").count() == 2
@@ -55,11 +56,11 @@ def test_what_is_hovered_in_the_observatory_is_told(run: Path, report: Report, o
     page.locator(".tile").first.hover()
     told = page.inner_text("#tip")
     assert "sketch/a \"quoted\" 'name' 0.jpg" in told
-    assert "dog, 90 % sure" in told
-    assert "was horse a cycle before" in told
-    assert "truly dog: right" in told
-    assert "kept · sketch" in told
-    assert "networks say dog and house" in told
+    assert "dog, confidence 90 %" in told
+    assert "previous cycle: horse" in told
+    assert "truth: dog (correct)" in told
+    assert "selected · sketch" in told
+    assert "networks: dog, house" in told
     assert page.locator("#tip .thumb").count() == 1
 
 
@@ -68,20 +69,22 @@ def test_filters_change_what_is_shown(run: Path, report: Report, opened: Opened)
     tiles, count = page.locator(".tile"), page.locator(".count")
 
     def choose(**filters: str) -> int:
-        for name in ("domain", "kind", "cycle", "shown", "label", "votes", "truth"):
-            page.select_option(f"[data-filter={name}]", {"kind": "eid", "cycle": "2", **filters}.get(name, "all"))
+        for name in ("domain", "labeling", "cycle", "selection", "label", "votes", "truth"):
+            page.select_option(f"[data-filter={name}]", {"labeling": CLEAN, "cycle": "2", **filters}.get(name, "all"))
         return int(tiles.count())
 
     assert choose() == 36  # 12 sampled of sketch, 24 of art
     assert count.inner_text() == "36 of 36 sampled images"
     assert choose(domain="sketch") == 12
-    assert choose(domain="art", shown="kept") == 12  # every second one
-    assert choose(domain="art", shown="rejected") == 12
-    assert choose(domain="art", shown="changed") == 1  # image 0
-    assert choose(domain="art", shown="changed", cycle="1") == 0  # nothing came before
+    assert choose(domain="art", selection="selected") == 12  # every second one
+    assert choose(domain="art", selection="discarded") == 12
+    assert choose(domain="art", selection="changed") == 1  # image 0
+    assert choose(domain="art", selection="changed", cycle="1") == 0  # nothing came before
     assert choose(domain="art", votes="differ") == 8  # every third one
     assert choose(domain="art", truth="wrong") == 4  # every fifth one, but image 0, which cycle 2 puts right
-    assert choose(domain="art", truth="right", kind="apl", shown="rejected") == 0  # labelers keep all
+    assert (
+        choose(domain="art", truth="correct", labeling="labelers (APL)", selection="discarded") == 0
+    )  # labelers keep all
     by_class = [choose(domain="art", label=str(k)) for k in range(3)]
     assert sum(by_class) == 24
     assert count.inner_text() == f"{by_class[-1]} of 24 sampled images"
@@ -90,13 +93,13 @@ def test_filters_change_what_is_shown(run: Path, report: Report, opened: Opened)
 def test_figures_follow_the_filters_and_are_all_printed(run: Path, report: Report, opened: Opened) -> None:
     page = opened(report(run))
     page.select_option("[data-filter=domain]", "art")
-    page.select_option("[data-filter=kind]", "eid")
+    page.select_option("[data-filter=labeling]", CLEAN)
     page.select_option("[data-filter=cycle]", "1")
     titles = page.locator("#run0-labels figcaption:visible").all_inner_texts()
     assert titles == [
-        "How labels of art moved: clean set (EID)",
+        "Label changes of art: clean set (EID)",
         "Clean set of art by class",
-        "Confusion of art, cycle 1: clean set (EID)",
+        "Confusion matrix of art, cycle 1: clean set (EID)",
     ]
     page.emulate_media(media="print")
     whole = page.locator("figcaption")
@@ -117,12 +120,12 @@ def test_pictures_show_thumbnails_and_change_colours(run: Path, report: Report, 
     assert clouds.locator("figcaption").all_inner_texts() == [
         "labeler of sketch, cycle 1",
         "labeler of sketch, cycle 2",
-        "network 1 of DCG, cycle 1",
-        "network 1 of DCG, cycle 2",
+        "two networks of DCG, cycle 1",
+        "two networks of DCG, cycle 2",
     ]
     second = clouds.nth(1)
     assert second.locator(".keys li").all_inner_texts() == ["dog", "house", "horse"]
-    page.select_option("[data-filter=colour]", "domain")
+    page.select_option("[data-filter=color]", "domain")
     assert second.locator(".keys li").all_inner_texts() == ["photo", "sketch", "(intermediate)"]
     second.scroll_into_view_if_needed()
     x, y = page.evaluate(
@@ -147,7 +150,7 @@ def test_the_open_set_panel(tmp_path: Path, report: Report, opened: Opened) -> N
     assert page.locator(".tile").count() == 6
     assert page.locator(".tile .sign", has_text="∅").count() == 6
     titles = page.locator("#run0-open figcaption").all_inner_texts()
-    assert "Left out of the clean set of art" in titles
+    assert "Discarded from the clean set of art" in titles
     assert "Web-labels of art: clean set (EID)" in titles
 
 
@@ -201,6 +204,24 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(run: Path, report: Report, 
     page.set_viewport_size({"width": 360, "height": 700})
     page.locator("figure .plot svg[viewBox^='0 0 3']").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_method_of_other_names_gets_every_panel(tmp_path: Path, report: Report, opened: Opened) -> None:
+    page = opened(report(write_run(tmp_path / "run", names=COURT, crawl=True)))
+    panels = page.locator("nav a").all_inner_texts()
+    assert panels == ["Findings", "Curves", "Pseudo-labels", "Domains", "Open set"]
+    assert page.locator("#run0-findings").inner_text().endswith("No issues found.")
+    assert page.input_value("[data-filter=labeling]") == "picked by the jury"
+    assert page.locator(".tile").count() == 36
+    visible = page.locator("#run0-labels figcaption:visible").count()
+    page.select_option("[data-filter=labeling]", "labels of the scouts")
+    titles = page.locator("#run0-labels figcaption:visible").all_inner_texts()
+    assert page.locator(".tile").count() == 36
+    assert titles
+    assert all(title.endswith("labels of the scouts") for title in titles)
+    assert len(titles) == visible - 2  # bars of the two clean sets
+    assert page.locator("#run0-pictures figcaption").all_inner_texts()[-1] == "the judge, cycle 2"
+    assert "Schedule: the judge" in page.locator("#run0-curves figcaption").all_inner_texts()
 
 
 def test_every_figure_has_a_text_for_those_who_cannot_see_it(run: Path, report: Report, opened: Opened) -> None:

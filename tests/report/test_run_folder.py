@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import folders
 import numpy as np
 import pytest
-from folders import write_run
+from folders import COURT, write_run
 
+import ssdg.report
 from runs import environment
 from ssdg.cli import call
-from ssdg.engine.stages import stage_name as engines_name
 from ssdg.report.domain_pictures import embed, principal
 from ssdg.report.observatory import Album
 from ssdg.report.page import build
-from ssdg.report.run_folder import read_run, stage_name
-
-
-def test_file_names_are_the_engines() -> None:
-    for key in ("apl/sketch", "dcg", "apl/a b", "apl/ü", "apl/" + "x" * 200, "apl/a-b", 'apl/"<b>"'):
-        assert stage_name(key, 2) == engines_name(key, 2)
+from ssdg.report.run_folder import Labels, Run, read_run
 
 
 def test_labels_are_cut_by_domain_in_the_order_of_the_pool(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run"))
     whole = np.load(tmp_path / "run" / "labels" / "1-eid.npz")
-    assert (run.labels["eid", 1, "sketch"].y == whole["y"][:24]).all()
-    assert (run.labels["eid", 1, "art"].votes == whole["votes"][:, 24:]).all()
+    assert (labels_of(run, "clean set (EID)", 1, "sketch").y == whole["y"][:24]).all()
+    assert (labels_of(run, "clean set (EID)", 1, "art").votes == whole["votes"][:, 24:]).all()
+
+
+def labels_of(run: Run, title: str, cycle: int, domain: str) -> Labels:
+    (labels,) = [one for one in run.labels if (one.title, one.round, one.domain) == (title, cycle, domain)]
+    return labels
 
 
 def test_a_run_that_goes_on_is_read_from_its_events(tmp_path: Path) -> None:
@@ -54,8 +56,8 @@ def test_what_was_told_twice_counts_once(tmp_path: Path) -> None:
 def test_a_run_without_truth_says_so(tmp_path: Path) -> None:
     view = build([write_run(tmp_path / "run", truth=False)])["runs"][0]
     told = " ".join(figure["note"] for figure in view["curves"])
-    assert "The true classes of the unlabeled domains are not known" in told
-    assert not any("right" in figure["title"] for figure in view["curves"])
+    assert "the true classes of the unlabeled domains are not known" in told
+    assert not any("abel accuracy" in figure["title"] for figure in view["curves"])
     assert not any(figure["title"].startswith("Confusion") for figure in view["labels"]["figures"])
 
 
@@ -63,7 +65,7 @@ def test_a_run_without_samples_says_so(tmp_path: Path) -> None:
     view = build([write_run(tmp_path / "run", samples=False)])["runs"][0]
     assert "has no samples/" in view["labels"]["sampled"]
     assert "no samples/features" in view["pictures"]["note"]
-    assert view["labels"]["figures"][0]["title"].startswith("How labels of sketch moved")
+    assert view["labels"]["figures"][0]["title"].startswith("Label changes of sketch")
 
 
 def test_the_flow_counts_what_moved(tmp_path: Path) -> None:
@@ -73,14 +75,119 @@ def test_the_flow_counts_what_moved(tmp_path: Path) -> None:
     step = np.array(flow["steps"][0])
     assert step.sum() == 24
     assert step.sum() - np.trace(step) == 1
-    assert flow["note"] == "Labels that changed, of 24 images: cycle 1 to 2: 1."
+    assert flow["note"] == "Changed labels, of 24 images: cycle 1 to 2: 1."
 
 
-def test_the_clean_rate_is_that_of_the_algorithm(tmp_path: Path) -> None:
-    """δ = 0.5, T_k = 0.6 · 2 = 1.2 epochs: r = 1, then 1 − 1/1.2 · 0.5."""
-    curves = build([write_run(tmp_path / "run", cycles=1)])["runs"][0]["curves"]
-    rates = next(figure for figure in curves if figure["title"].startswith("Clean rate"))["series"][0]["values"]
-    assert rates == [1.0, pytest.approx(1 - 0.5 / 1.2, abs=1e-4)]
+def test_a_schedule_is_drawn_over_the_epochs_so_far(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", finished=False)
+    path = folder / "events.jsonl"
+    lines = [line for line in path.read_text().splitlines() if '"round": 2, "epoch": 2' not in line]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    curves = build([folder])["runs"][0]["curves"]
+    (figure,) = [figure for figure in curves if figure["title"] == "Schedule: two networks of DCG"]
+    assert figure["names"] == ["cycle 1, epoch 1", "cycle 1, epoch 2", "cycle 2, epoch 1"]
+    assert figure["series"] == [{"name": "clean rate r(t)", "values": [1.0, 0.5, 1.0]}]
+
+
+def test_the_stages_of_a_group_share_a_figure(tmp_path: Path) -> None:
+    curves = build([write_run(tmp_path / "run")])["runs"][0]["curves"]
+    losses = {figure["title"]: figure["series"] for figure in curves if figure["title"].startswith("Losses: ")}
+    assert list(losses) == ["Losses: labelers", "Losses: two networks of DCG"]
+    names = [series["name"] for series in losses["Losses: labelers"]]
+    assert names == ["sketch: loss", "sketch: discrepancy", "art: loss", "art: discrepancy"]
+    assert losses["Losses: labelers"][0]["values"] == [2.0, 1.0]
+    assert [series["name"] for series in losses["Losses: two networks of DCG"]] == ["loss", "diversity"]
+
+
+def renamed(view: Any) -> Any:
+    """A page of the method COURT in the words of `eid`."""
+    pairs = zip(vars(COURT).values(), vars(folders.EID).values(), strict=True)
+    text = json.dumps(view)
+    for old, new in sorted(pairs, key=lambda pair: -len(pair[0])):
+        text = text.replace(old.replace("{}", ""), new.replace("{}", ""))
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("state", ["finished", "running", "crawl", "without truth"])
+def test_a_method_of_other_names_gets_the_same_page(state: str, tmp_path: Path) -> None:
+    """Stages `scouts/<domain>` and `judge`, a clean set `jury`: no panel knows a method by its name."""
+    options: dict[str, Any] = {
+        "finished": state != "running",
+        "crawl": state == "crawl",
+        "truth": state != "without truth",
+    }
+    view = build([write_run(tmp_path / "a" / "run", names=COURT, **options)])["runs"][0]
+    assert "scout of sketch, cycle 1" in str(view["pictures"])
+    assert view["labels"]["labelings"] == ["picked by the jury", "labels of the scouts"]
+    assert any("scouts" in figure["title"] for figure in view["curves"])
+    assert renamed(view) == build([write_run(tmp_path / "b" / "run", **options)])["runs"][0]
+
+
+def test_a_method_of_other_names_has_findings(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", names=COURT)
+    edit(folder / "result.json", lambda r: r["pseudo_labels"][-1]["domains"]["art"].update(kept_accuracy=10.0))
+    (finding,) = build([folder])["runs"][0]["findings"]
+    assert finding["text"] == "More than half of the labels in the clean set of art are wrong."
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_a_run_of_format_1_gets_the_same_page_but_for_schedules(events: bool, tmp_path: Path) -> None:
+    views = []
+    for format in (1, 2):
+        folder = write_run(tmp_path / str(format) / "run", format=format)
+        if not events:
+            (folder / "events.jsonl").unlink()
+        views.append(build([folder])["runs"][0])
+    old, new = views
+    new["curves"] = [figure for figure in new["curves"] if not figure["title"].startswith("Schedule: ")]
+    assert old == new
+
+
+def test_a_run_without_events_shows_what_its_result_has(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    before = build([folder])["runs"][0]
+    (folder / "events.jsonl").unlink()
+    after = build([folder])["runs"][0]
+    assert after["pictures"] == before["pictures"]
+    titles = [figure["title"] for figure in after["curves"]]
+    assert "Losses: two networks of DCG" in titles
+    assert "Accuracy on the unseen domain night" in titles
+
+
+def test_two_clean_sets_are_told_apart(tmp_path: Path) -> None:
+    """The same audit and labels once more under another key and title."""
+    folder = write_run(tmp_path / "run", crawl=True)
+
+    def repeat(result: dict[str, Any]) -> None:
+        again = [{**a, "key": "second", "title": "second set"} for a in result["pseudo_labels"] if a["key"] == "eid"]
+        result["pseudo_labels"] += again
+
+    edit(folder / "result.json", repeat)
+    for cycle in (1, 2):
+        (folder / "labels" / f"{cycle}-second.npz").write_bytes((folder / "labels" / f"{cycle}-eid.npz").read_bytes())
+    view = build([folder])["runs"][0]
+    curves = {figure["title"]: figure for figure in view["curves"]}
+    names = [series["name"] for series in curves["Clean set: selected images"]["series"]]
+    titles = [
+        *names,
+        *(f["title"] for f in view["labels"]["figures"]),
+        *(f["title"] for f in view["open"]["figures"]),
+    ]
+    assert len(set(names)) == 4
+    assert "Clean set of art by class: second set" in titles
+    assert "Discarded from the clean set of art: second set" in titles
+    assert len(titles) == len(set(titles))
+
+
+def test_no_file_of_the_report_knows_a_method() -> None:
+    """Keys of stages and labelings are of methods; settings may be named in advice."""
+    for path in Path(ssdg.report.__file__).parent.rglob("*.*"):
+        if path.suffix in (".py", ".js", ".html", ".css"):
+            text = path.read_text(encoding="utf-8")
+            words = r"apl|dcg|eid|mcd|warm|main" if path.suffix == ".py" else r"apl|dcg|eid|mcd|warm"
+            quoted = re.findall(rf"[\"'`]({words})(?:/[^\"'`]*)?[\"'`]", text)
+            assert quoted == (["apl"] if path.name == "findings.py" else []), path
+            assert not re.search(r"\b(APL|DCG|EID|MCD)\b", text), path
 
 
 def test_thumbnails_that_do_not_fit_are_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +196,7 @@ def test_thumbnails_that_do_not_fit_are_left_out_and_named(tmp_path: Path, monke
     monkeypatch.setattr("ssdg.report.page.Album", lambda: Album(first))
     view = build([folder])["runs"][0]
     assert list(view["sheets"]) == ["photo"]
-    assert "thumbnails of sketch, art, night are left out" in view["labels"]["sampled"]
+    assert "Thumbnails of sketch, art, night are left out" in view["labels"]["sampled"]
 
 
 def test_runs_on_the_same_images_share_their_thumbnails(tmp_path: Path) -> None:
@@ -102,17 +209,17 @@ def test_runs_on_the_same_images_share_their_thumbnails(tmp_path: Path) -> None:
 def test_open_set_numbers(tmp_path: Path) -> None:
     view = build([write_run(tmp_path / "run", crawl=True)])["runs"][0]["open"]
     by_title = {figure["title"]: figure for figure in view["figures"]}
-    histogram = by_title["Confidence in images of art, cycle 2: clean set (EID)"]
+    histogram = by_title["Confidence on art, cycle 2: clean set (EID)"]
     values = {series["name"]: series["values"] for series in histogram["series"]}
-    assert values["of no class"][6] == 100.0  # all at 0.3
-    assert values["of a class"][18] == 100.0  # all at 0.9
-    left_out = {s["name"]: s["values"] for s in by_title["Left out of the clean set of art"]["series"]}
-    assert left_out == {"of no class": [100.0, 100.0], "of a class": [pytest.approx(100 / 3, abs=1e-3)] * 2}
+    assert values["no known class"][6] == 100.0  # all at 0.3
+    assert values["known class"][18] == 100.0  # all at 0.9
+    discarded = {s["name"]: s["values"] for s in by_title["Discarded from the clean set of art"]["series"]}
+    assert discarded == {"no known class": [100.0, 100.0], "known class": [pytest.approx(100 / 3, abs=1e-3)] * 2}
     repaired = {s["name"]: s["values"] for s in by_title["Web-labels of art: clean set (EID)"]["series"]}
     assert repaired == {"wrong before": [6.0, 6.0], "repaired": [4.0, 4.0], "broken": [1.0, 1.0]}
     assert (
         view["note"]
-        == "Web-labels are refined. art: 24 of 24 have one, 70.0 % of those whose class is known are right."
+        == "Web-labels are refined. art: 24 of 24 images have one, 70.0 % accurate where the class is known."
     )
 
 
@@ -194,13 +301,13 @@ def test_a_damaged_run_is_told_in_a_sentence(damage: str, tmp_path: Path, compla
     folder = write_run(tmp_path / "run")
     DAMAGES[damage](folder)
     told = complaint("report", folder, "-o", tmp_path / "page.html")
-    assert "is damaged or of another version (" in told
+    assert "is damaged or from another version (" in told
     assert not (tmp_path / "page.html").exists()
 
 
 def test_a_folder_that_is_no_run_is_told_in_a_sentence(tmp_path: Path, complaint: Any) -> None:
-    assert "is no run folder (it has no run.json)" in complaint("report", tmp_path)
-    assert "is no run folder" in complaint("report", tmp_path / "nowhere")
+    assert "is not a run folder (it has no run.json)" in complaint("report", tmp_path)
+    assert "is not a run folder" in complaint("report", tmp_path / "nowhere")
     assert "no folder was given" in complaint("report")
 
 

@@ -112,4 +112,4 @@ def test_mistakes_are_told_in_a_sentence(folder: Path, server: ThreadingHTTPServ
     assert f"--port {port} cannot be used" in complaint("report", folder, "--watch", "--port", port)
     assert "writes no page" in complaint("report", folder, "--watch", "-o", "x.html")
     assert "without --watch" in complaint("report", folder, "--port", "1")
-    assert "is no run folder" in complaint("report", folder.parent, "--watch")
+    assert "is not a run folder" in complaint("report", folder.parent, "--watch")

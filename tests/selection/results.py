@@ -16,7 +16,7 @@ def write_run(
     epochs: list[dict[str, Any]] | None = None,
     **task: Any,
 ) -> Path:
-    """A run that has ended, with what is given of its scores."""
+    """A finished run with these scores."""
     about: dict[str, Any] = {
         "setting": "ssdg",
         "labeled": "photo",
@@ -28,7 +28,11 @@ def write_run(
     result: dict[str, Any] = {"method": "mcd", "seed": 0, "task": {**about, **task}, "epochs": epochs or []}
     for name, value in (("validation", validation), ("target", target)):
         if value is not None:
-            result[name] = {"final": {"network_1": 0.0, "mean": value}, "last_five": {"mean": 1.0}}
+            result[name] = {
+                "final": {"network_1": 0.0, "mean": value},
+                "last_five": {"mean": 1.0},
+                "epochs_averaged": 1,
+            }
     if unsupervised is not None:
         result["unsupervised"] = unsupervised
     folder.mkdir(parents=True)
@@ -38,9 +42,11 @@ def write_run(
 
 def write_suite(folder: Path, cells: list[tuple[str, int]]) -> Path:
     """A benchmark of one task; its cells (row, seed) have no result yet."""
-    told = [{"id": f"{row}{seed}", "row": row, "task": "t", "seed": seed, "config": {}} for row, seed in cells]
+    cell_records = [
+        {"id": f"{row}{seed}", "row": row, "task": "t", "seed": seed, "config": {}} for row, seed in cells
+    ]
     rows = [{"name": name, "family": "DA"} for name in dict.fromkeys(row for row, _ in cells)]
     head = {"format": 1, "name": "made-up", "data": "world", "preset": "quick", "tasks": ["t"], "seeds": [0]}
     folder.mkdir()
-    (folder / "suite.json").write_text(json.dumps({**head, "rows": rows, "cells": told}), encoding="utf-8")
+    (folder / "suite.json").write_text(json.dumps({**head, "rows": rows, "cells": cell_records}), encoding="utf-8")
     return folder

@@ -21,7 +21,7 @@ def group(*rows: tuple[float | None, float | None], title: str = "task") -> Grou
 
 
 def test_equals_share_the_mean_of_their_places() -> None:
-    assert average_ranks([3, 7, 3, 1, 3]).tolist() == [3, 1, 3, 5, 3]  # places 2, 3 and 4
+    assert average_ranks([3, 7, 3, 1, 3]).tolist() == [3, 1, 3, 5, 3]  # ranks 2, 3 and 4
     assert average_ranks([]).tolist() == []
 
 
@@ -42,46 +42,46 @@ def test_only_the_order_counts() -> None:
 
 
 def test_a_candidate_without_the_score_has_no_rank() -> None:
-    told = group((50, 1), (None, 2), (60, 3))
-    assert ranks_of(told, "validation") == [2, None, 1]
-    assert ranks_of(told, "density") == [None, None, None]
-    assert [c.label for c in chosen_by(told, "validation")] == ["2"]
-    assert chosen_by(told, "density") == []
+    candidates = group((50, 1), (None, 2), (60, 3))
+    assert ranks_of(candidates, "validation") == [2, None, 1]
+    assert ranks_of(candidates, "density") == [None, None, None]
+    assert [c.label for c in chosen_by(candidates, "validation")] == ["2"]
+    assert chosen_by(candidates, "density") == []
 
 
 def test_a_choice_is_held_against_the_best_and_the_mean() -> None:
-    told = judge_group(group((90, 40), (80, 60), (70, 50)), "validation")
-    assert told is not None
-    assert (told.picked, told.best, told.mean, told.regret) == (40, 60, 50, 20)
-    assert told.correlation == pytest.approx(-0.5)
+    judgement = judge_group(group((90, 40), (80, 60), (70, 50)), "validation")
+    assert judgement is not None
+    assert (judgement.picked, judgement.best, judgement.mean, judgement.regret) == (40, 60, 50, 20)
+    assert judgement.correlation == pytest.approx(-0.5)
 
 
 def test_equals_are_worth_their_mean() -> None:
-    told = judge_group(group((90, 40), (90, 60), (70, 50)), "validation")
-    assert told is not None
-    assert told.picked == 50
+    judgement = judge_group(group((90, 40), (90, 60), (70, 50)), "validation")
+    assert judgement is not None
+    assert judgement.picked == 50
 
 
 def test_the_best_counts_also_without_the_score() -> None:
-    told = judge_group(group((90, 40), (80, 30), (None, 70)), "validation")
-    assert told is not None
-    assert (told.picked, told.best, told.candidates, told.of) == (40, 70, 2, 3)
-    assert told.correlation is None  # of two
+    judgement = judge_group(group((90, 40), (80, 30), (None, 70)), "validation")
+    assert judgement is not None
+    assert (judgement.picked, judgement.best, judgement.candidates, judgement.of) == (40, 70, 2, 3)
+    assert judgement.correlation is None  # of two
 
 
 def test_the_target_changes_no_rank_and_no_choice() -> None:
     scores = [90.0, 80.0, 85.0]
     for targets in ((1, 2, 3), (3, 2, 1), (None, None, None)):
-        told = group(*zip(scores, targets, strict=True))
-        assert ranks_of(told, "validation") == [1, 3, 2]
-        assert chosen_by(told, "validation")[0].label == "0"
+        candidates = group(*zip(scores, targets, strict=True))
+        assert ranks_of(candidates, "validation") == [1, 3, 2]
+        assert chosen_by(candidates, "validation")[0].label == "0"
 
 
 def test_few_runs_have_no_correlation_and_one_no_choice() -> None:
     two, one = group((90, 40), (80, 60), title="two"), group((90, 40), title="one")
-    told = judge_group(two, "validation")
-    assert told is not None
-    assert told.correlation is None
+    judgement = judge_group(two, "validation")
+    assert judgement is not None
+    assert judgement.correlation is None
     assert judge_group(one, "validation") is None
     assert too_few([two, one, group((1, 1), (2, 2), (3, 3))]) == ["two", "one"]
 
@@ -90,8 +90,8 @@ def test_verdicts_are_means_over_tasks() -> None:
     """Within each: a task of high accuracies must not look like a good score."""
     easy = group((10, 90), (20, 91), (30, 92))
     hard = group((90, 12), (80, 11), (70, 13))
-    told = judge([easy, hard, group((1, 5))])["validation"]
-    assert (told.groups, told.correlated, told.scored, told.of) == (2, 2, 7, 7)
-    assert told.correlation == pytest.approx((1 - 0.5) / 2)
-    assert (told.picked, told.best, told.mean, told.regret) == (52, 52.5, 51.5, 0.5)
+    verdict = judge([easy, hard, group((1, 5))])["validation"]
+    assert (verdict.groups, verdict.correlated, verdict.scored, verdict.of) == (2, 2, 7, 7)
+    assert verdict.correlation == pytest.approx((1 - 0.5) / 2)
+    assert (verdict.picked, verdict.best, verdict.mean, verdict.regret) == (52, 52.5, 51.5, 0.5)
     assert judge([easy])["density"].picked is None

@@ -20,7 +20,7 @@ Complaint = Callable[..., str]
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
     """Three runs of a task; the score of density is the order of the target."""
-    made = ((90.0, 50.0, 99.0, 1.0), (80.0, 70.0, None, 3.0), (70.0, 60.0, 98.0, 2.0))
+    scores = ((90.0, 50.0, 99.0, 1.0), (80.0, 70.0, None, 3.0), (70.0, 60.0, 98.0, 2.0))
     return [
         write_run(
             tmp_path / name,
@@ -28,25 +28,25 @@ def runs(tmp_path: Path) -> list[Path]:
             target=t,
             unsupervised={"agreement": a, "information": 1.5, "density": d},
         )
-        for name, (v, t, a, d) in zip(("first", "second", "third"), made, strict=True)
+        for name, (v, t, a, d) in zip(("first", "second", "third"), scores, strict=True)
     ]
 
 
-def selected(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
+def selected(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
     capsys.readouterr()
-    assert call(["select", *map(str, words), "--json"]) == 0
+    assert call(["select", *map(str, args), "--json"]) == 0
     return dict(json.loads(capsys.readouterr().out))
 
 
 def test_ranks_choice_and_judgement(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    told = selected(capsys, *runs, "--by", "density")
-    (task,) = told["groups"]
+    selection = selected(capsys, *runs, "--by", "density")
+    (task,) = selection["groups"]
     assert task["chosen"] == ["second"]
     ranks = {row["name"]: row["ranks"] for row in task["candidates"]}
     assert [ranks[name]["validation"] for name in ("first", "second", "third")] == [1, 2, 3]
     assert [ranks[name]["agreement"] for name in ("first", "second", "third")] == [1, None, 2]
     assert [ranks[name]["information"] for name in ("first", "second", "third")] == [2, 2, 2]
-    scores = told["judged"]["scores"]
+    scores = selection["judged"]["scores"]
     assert (scores["density"]["correlation"], scores["density"]["regret"]) == (1, 0)
     assert (scores["validation"]["picked"], scores["validation"]["regret"]) == (50, 20)
     assert (scores["information"]["correlation"], scores["information"]["picked"]) == (None, 60)
@@ -55,12 +55,12 @@ def test_ranks_choice_and_judgement(runs: list[Path], capsys: pytest.CaptureFixt
 
 def test_the_table_says_what_the_target_was_used_for(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["select", *map(str, runs)]) == 0
-    said = capsys.readouterr().out
-    assert "best by validation: first" in said
-    assert "70.00 (3)" in said
-    assert "The target was read to judge the scores only: no rank and no choice depends on it." in said
+    output = capsys.readouterr().out
+    assert "best by validation: first" in output
+    assert "70.00 (3)" in output
+    assert "The target was used only to evaluate the scores; no rank and no selection depends on it." in output
     assert call(["select", *map(str, runs[:2])]) == 0
-    assert "Fewer than 3 runs with a scored target, so no correlation: photo" in capsys.readouterr().out
+    assert "No correlation (fewer than 3 runs with a scored target): photo" in capsys.readouterr().out
 
 
 def test_blind_does_not_read_the_target(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,13 +70,13 @@ def test_blind_does_not_read_the_target(runs: list[Path], capsys: pytest.Capture
         result["target"] = "not even a number"
         result["epochs"] = [{"round": 1, "epoch": 1, "target": "nor this"}]
         (run / "result.json").write_text(json.dumps(result))
-    told = selected(capsys, *runs, "--blind")
-    assert told["judged"] is None
-    assert told["groups"] == before["groups"]
+    selection = selected(capsys, *runs, "--blind")
+    assert selection["judged"] is None
+    assert selection["groups"] == before["groups"]
     assert call(["select", *map(str, runs), "--blind"]) == 0
-    said = capsys.readouterr().out
-    assert "The target was not read." in said
-    assert "Spearman" not in said
+    output = capsys.readouterr().out
+    assert "The target was not read." in output
+    assert "Spearman" not in output
 
 
 def test_runs_without_scores_are_ranked_by_what_they_have(
@@ -84,14 +84,14 @@ def test_runs_without_scores_are_ranked_by_what_they_have(
 ) -> None:
     old = write_run(tmp_path / "old", validation=85.0, target=65.0)
     bare = write_run(tmp_path / "bare")
-    told = selected(capsys, *runs, old, bare)
-    ranks = {row["name"]: row["ranks"] for row in told["groups"][0]["candidates"]}
+    selection = selected(capsys, *runs, old, bare)
+    ranks = {row["name"]: row["ranks"] for row in selection["groups"][0]["candidates"]}
     assert ranks["old"] == {"validation": 2, "agreement": None, "information": None, "density": None}
     assert set(ranks["bare"].values()) == {None}
     assert call(["select", str(bare)]) == 0
-    said = capsys.readouterr().out
-    assert "no run has a score of validation; choose with another --by" in said
-    assert "No run has a scored target" in said
+    output = capsys.readouterr().out
+    assert "no run has the score validation; use another --by" in output
+    assert "No run has a scored target, so the scores cannot be evaluated." in output
 
 
 def test_tasks_are_apart_and_a_name_twice_is_told_by_its_folder(
@@ -99,9 +99,9 @@ def test_tasks_are_apart_and_a_name_twice_is_told_by_its_folder(
 ) -> None:
     here = [write_run(tmp_path / str(n) / "mcd", validation=50.0 + n, target=9.0) for n in range(2)]
     there = write_run(tmp_path / "mcd", validation=99.0, target=1.0, labeled="neon")
-    told = selected(capsys, *here, there, here[0])
-    assert [group["chosen"] for group in told["groups"]] == [[str(here[1])], ["mcd"]]
-    assert [len(group["candidates"]) for group in told["groups"]] == [2, 1]
+    selection = selected(capsys, *here, there, here[0])
+    assert [group["chosen"] for group in selection["groups"]] == [[str(here[1])], ["mcd"]]
+    assert [len(group["candidates"]) for group in selection["groups"]] == [2, 1]
 
 
 def test_domains_found_by_style_are_the_same_task(
@@ -112,21 +112,21 @@ def test_domains_found_by_style_are_the_same_task(
     result = json.loads((split / "result.json").read_text())
     result["discovery"] = {"of": ["neon", "sketch"], "purity": 99.0}
     (split / "result.json").write_text(json.dumps(result))
-    told = selected(capsys, *runs, split)
-    assert [group["chosen"] for group in told["groups"]] == [["split"]]
+    selection = selected(capsys, *runs, split)
+    assert [group["chosen"] for group in selection["groups"]] == [["split"]]
 
 
 def test_a_benchmark_folder_is_its_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_suite(tmp_path / "bench", [("a", 0), ("b", 0), ("b", 1)])
     for number, cell in enumerate(("a0", "b0")):
         write_run(folder / "cells" / cell, validation=10.0 * number, target=50.0)
-    told = selected(capsys, folder)
-    assert [row["name"] for row in told["groups"][0]["candidates"]] == ["a · seed 0", "b · seed 0"]
+    selection = selected(capsys, folder)
+    assert [row["name"] for row in selection["groups"][0]["candidates"]] == ["a · seed 0", "b · seed 0"]
 
 
 def test_epochs_of_a_real_run(evolved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = selected(capsys, evolved, "--epochs")
-    (group,) = told["groups"]
+    selection = selected(capsys, evolved, "--epochs")
+    (group,) = selection["groups"]
     assert [row["name"] for row in group["candidates"]][:2] == ["cycle 1 · epoch 1", "cycle 1 · epoch 2"]
     assert len(group["candidates"]) == 4
     assert all(value is not None for row in group["candidates"] for name, value in row["scores"].items())
@@ -143,7 +143,7 @@ def test_it_needs_no_torch(runs: list[Path]) -> None:
 
 
 def test_bad_input(runs: list[Path], tmp_path: Path, complaint: Complaint) -> None:
-    assert "no folder was given" in complaint("select")
+    assert "no folder given" in complaint("select")
     assert "has no result.json" in complaint("select", tmp_path)
     assert "has no result.json" in complaint("select", tmp_path / "nowhere")
     (tmp_path / "begun").mkdir()

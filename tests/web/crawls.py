@@ -27,19 +27,19 @@ def write_urls(
     return path
 
 
-def words(urls: Path, out: Path, *more: object, classes: str = "dog,cat", per_class: int = 100) -> list[str]:
-    """A crawl of a list; what is given in `more` wins."""
+def crawl_args(urls: Path, out: Path, *more: object, classes: str = "dog,cat", per_class: int = 100) -> list[str]:
+    """Return the arguments of a crawl of a list; options in `more` take precedence."""
     options = {"--classes": classes, "--per-class": per_class, "--urls": urls, "--out": out, **QUICK}
     pairs = [word for name, value in options.items() if name not in more for word in (name, value)]
     return [str(word) for word in ("web", "crawl", *pairs, "--allow-private", "--json", *more)]
 
 
-def run(capsys: Capture, *given: object) -> tuple[int, dict[str, Any], str]:
+def run(capsys: Capture, *args: object) -> tuple[int, dict[str, Any], str]:
     """Exit code, what `--json` printed, and what was said on stderr."""
     capsys.readouterr()
-    code = call([str(word) for word in given])
-    told = capsys.readouterr()
-    return code, json.loads(told.out) if told.out else {}, told.err
+    code = call([str(word) for word in args])
+    captured = capsys.readouterr()
+    return code, json.loads(captured.out) if captured.out else {}, captured.err
 
 
 def by_url(out: Path) -> dict[str, Row]:

@@ -56,8 +56,8 @@ class Site(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     @property
-    def asked(self) -> int:
-        """Requests, robots.txt aside."""
+    def num_requests(self) -> int:
+        """The number of requests, without robots.txt."""
         return self.count.total() - self.count["/robots.txt"]
 
     def reached(self, path: str) -> bool:

@@ -21,23 +21,23 @@ def test_class_folders(tmp_path: Path, capsys: Capture) -> None:
     write(crawl / "dog" / "twin.png", png(0))
     write(crawl / "readme.txt", b"mine")
     write(crawl / "dog" / ".DS_Store", b"junk")
-    code, told, err = ingest(capsys, crawl, tmp_path / "out")
+    code, report, err = ingest(capsys, crawl, tmp_path / "out")
     assert (code, err) == (0, "")
-    found = by_origin(tmp_path / "out")
-    assert {origin: row.reason for origin, row in found.items() if not row.kept} == {
+    rows = by_origin(tmp_path / "out")
+    assert {origin: row.reason for origin, row in rows.items() if not row.kept} == {
         "dog/text.jpg": "type",
         "dog/twin.png": "duplicate",
         "readme.txt": "no-class",
     }
-    assert found["dog/twin.png"].detail == found["dog/000.png"].path
-    assert found["dog/deep/no-suffix"].path.startswith("dog/")
-    assert found["dog/deep/no-suffix"].path.endswith(".jpg")
-    assert found["polar bear/002.png"].source == "ingest:crawl"
-    assert [(one["label"], one["kept"]) for one in told["classes"] if one["wanted"]] == [
+    assert rows["dog/twin.png"].detail == rows["dog/000.png"].path
+    assert rows["dog/deep/no-suffix"].path.startswith("dog/")
+    assert rows["dog/deep/no-suffix"].path.endswith(".jpg")
+    assert rows["polar bear/002.png"].source == "ingest:crawl"
+    assert [(entry["label"], entry["kept"]) for entry in report["classes"] if entry["wanted"]] == [
         ("dog", 3),
         ("polar bear", 1),
     ]
-    assert (tmp_path / "out" / found["dog/000.png"].path).read_bytes() == png(0)
+    assert (tmp_path / "out" / rows["dog/000.png"].path).read_bytes() == png(0)
 
 
 def test_a_second_time_changes_nothing_and_what_was_added_is_taken(tmp_path: Path, capsys: Capture) -> None:
@@ -48,8 +48,8 @@ def test_a_second_time_changes_nothing_and_what_was_added_is_taken(tmp_path: Pat
     ingest(capsys, crawl, tmp_path / "out")
     assert (tmp_path / "out" / "manifest.csv").read_bytes() == before
     write(crawl / "cat" / "new.png", png(9))
-    _, told, _ = ingest(capsys, crawl, tmp_path / "out")
-    assert [(one["label"], one["kept"]) for one in told["classes"]] == [("cat", 1), ("dog", 2)]
+    _, report, _ = ingest(capsys, crawl, tmp_path / "out")
+    assert [(entry["label"], entry["kept"]) for entry in report["classes"]] == [("cat", 1), ("dog", 2)]
 
 
 def test_links_that_leave_the_folder_are_refused(tmp_path: Path, capsys: Capture) -> None:
@@ -85,30 +85,30 @@ def test_entries_that_leave_the_archive_are_refused(tmp_path: Path, capsys: Capt
     bad = ["../up/1.png", "/abs/2.png", "dog/../../3.png", "C:\\win\\4.png", "\\\\host\\5.png"]
     files = {name: png(n) for n, name in enumerate(bad)} | {"dog/ok.png": png(20), "dog\\back.png": png(21)}
     ingest(capsys, zip_files(tmp_path / "evil.zip", files), tmp_path / "inner" / "out")
-    found = read_manifest(tmp_path / "inner" / "out").rows.values()
-    assert Counter(row.reason for row in found) == {"outside": 5, "": 2}
+    rows = read_manifest(tmp_path / "inner" / "out").rows.values()
+    assert Counter(row.reason for row in rows) == {"outside": 5, "": 2}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evil.zip", "inner"]
 
 
 def test_an_archive_that_unpacks_to_more_than_allowed(tmp_path: Path, capsys: Capture) -> None:
     files = {"dog/bomb.png": bytes(3_000_000), "dog/ok.png": png(1)}
-    made = zip_files(tmp_path / "a.zip", files, zipfile.ZIP_DEFLATED)
-    central = made.read_bytes().index(b"PK\x01\x02", made.read_bytes().index(b"PK\x01\x02") + 1)
-    ingest(capsys, made, tmp_path / "out", "--max-mb", 1)
+    archive = zip_files(tmp_path / "a.zip", files, zipfile.ZIP_DEFLATED)
+    central = archive.read_bytes().index(b"PK\x01\x02", archive.read_bytes().index(b"PK\x01\x02") + 1)
+    ingest(capsys, archive, tmp_path / "out", "--max-mb", 1)
     assert by_origin(tmp_path / "out")["dog/bomb.png"].reason == "too-large"
-    lying = bytearray(made.read_bytes())
+    lying = bytearray(archive.read_bytes())
     lying[central + 20 : central + 24] = (2**32 - 2).to_bytes(4, "little")  # the packed size of ok.png
-    made.write_bytes(lying)
-    ingest(capsys, made, tmp_path / "again", "--max-mb", 1)
+    archive.write_bytes(lying)
+    ingest(capsys, archive, tmp_path / "again", "--max-mb", 1)
     assert by_origin(tmp_path / "again")["dog/ok.png"].reason == "too-large"
 
 
 def test_damaged_entries(tmp_path: Path, capsys: Capture) -> None:
-    made = zip_files(tmp_path / "a.zip", {"dog/a.png": png(1), "dog/b.png": png(2)})
-    data = bytearray(made.read_bytes())
+    archive = zip_files(tmp_path / "a.zip", {"dog/a.png": png(1), "dog/b.png": png(2)})
+    data = bytearray(archive.read_bytes())
     data[60] ^= 1
-    made.write_bytes(data)
-    ingest(capsys, made, tmp_path / "out")
+    archive.write_bytes(data)
+    ingest(capsys, archive, tmp_path / "out")
     assert {origin: row.reason for origin, row in by_origin(tmp_path / "out").items()} == {
         "dog/a.png": "unreadable",
         "dog/b.png": "",
@@ -123,18 +123,18 @@ def test_names_in_an_archive_packed_elsewhere(
     plain = zip_files(tmp_path / "a.zip", {"AAAA/1.png": png(1), "dog/2.png": png(2)}).read_bytes()
     raw = {"utf-8": "éé", "gbk": "小狗"}[encoding].encode(encoding)
     (tmp_path / "a.zip").write_bytes(plain.replace(b"AAAA", raw))
-    _, told, _ = ingest(capsys, tmp_path / "a.zip", tmp_path / "out", *more)
-    assert {one["label"] for one in told["classes"]} == {raw.decode(encoding), "dog"}
+    _, report, _ = ingest(capsys, tmp_path / "a.zip", tmp_path / "out", *more)
+    assert {entry["label"] for entry in report["classes"]} == {raw.decode(encoding), "dog"}
 
 
 def test_only_the_classes_asked_for(tmp_path: Path, capsys: Capture) -> None:
     crawl = class_folders(tmp_path / "crawl", {"dog": 1, "cat": 1})
-    code, told, _ = ingest(capsys, crawl, tmp_path / "out", "--classes", "dog")
+    code, report, _ = ingest(capsys, crawl, tmp_path / "out", "--classes", "dog")
     assert (code, by_origin(tmp_path / "out")["cat/001.png"].reason) == (0, "not-asked")
-    code, told, err = ingest(capsys, crawl, tmp_path / "out", "--classes", "dog,cat,house")
+    code, report, err = ingest(capsys, crawl, tmp_path / "out", "--classes", "dog,cat,house")
     assert code == 1
-    assert "no image was kept for house" in err
-    assert [(one["found"], one["kept"]) for one in told["classes"]] == [(1, 1), (1, 1), (0, 0)]
+    assert "no image kept for house" in err
+    assert [(entry["found"], entry["kept"]) for entry in report["classes"]] == [(1, 1), (1, 1), (0, 0)]
 
 
 def test_hard_links(tmp_path: Path, capsys: Capture) -> None:
@@ -145,7 +145,7 @@ def test_hard_links(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "more", "told"),
+    ("name", "content", "more", "message"),
     [
         ("none", None, (), "does not exist"),
         ("t.csv", b"url,class\nhttp://a,dog\n", (), "ssdg web crawl --urls"),
@@ -155,18 +155,18 @@ def test_hard_links(tmp_path: Path, capsys: Capture) -> None:
     ],
 )
 def test_sources_that_cannot_be_used(
-    name: str, content: bytes | None, more: tuple[str, ...], told: str, tmp_path: Path, complaint
+    name: str, content: bytes | None, more: tuple[str, ...], message: str, tmp_path: Path, complaint
 ) -> None:  # type: ignore[no-untyped-def]
     if content is not None:
         write(tmp_path / name, content)
-    assert told in complaint("web", "ingest", tmp_path / name, "-o", tmp_path / "out", *more)
+    assert message in complaint("web", "ingest", tmp_path / name, "-o", tmp_path / "out", *more)
     assert not (tmp_path / "out").exists()
 
 
 def test_out_within_the_source(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     crawl = class_folders(tmp_path / "crawl", {"dog": 1})
-    assert "lie in each other" in complaint("web", "ingest", crawl, "-o", crawl / "out")
-    assert "lie in each other" in complaint("web", "ingest", crawl, "-o", tmp_path)
+    assert "contain each other" in complaint("web", "ingest", crawl, "-o", crawl / "out")
+    assert "contain each other" in complaint("web", "ingest", crawl, "-o", tmp_path)
     assert "--root" in complaint("web", "ingest", crawl, "-o", tmp_path / "out", "--root", tmp_path)
 
 
@@ -174,4 +174,4 @@ def test_an_empty_folder_is_a_failure(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "empty").mkdir()
     code, _, err = ingest(capsys, tmp_path / "empty", tmp_path / "out")
     assert code == 1
-    assert "nothing was found" in err
+    assert "no image found for any class" in err

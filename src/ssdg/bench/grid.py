@@ -1,23 +1,24 @@
-"""A suite, narrowed to the chosen rows, tasks, seeds and settings, as cells: resolved configurations by hash."""
+"""Expansion of a suite, or the chosen part of it, into cells: resolved configurations by hash."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..config import RUN_KEYS, Flat, labeler_settings, merge
-from ..data.catalog import Dataset, dataset_of, entry_of, find_domain
+from ..config import RUN_KEYS, Flat, merge, nested_keys
+from ..data.catalog import Dataset, find_domain, find_entry, identify_dataset
 from ..data.sources.benchmark import Benchmark
-from ..engine.setup import EMBEDDED, open_benchmark, settle, with_full_paths, with_plugin
+from ..engine.setup import EMBEDDED, open_benchmark, resolve_config, with_full_paths, with_plugin
 from ..errors import UserError, unknown
 from ..methods import METHODS, find_method
 from .folder import Cell, Grid, GridRow
 from .suites import Row, Suite, flat_items
 
-# Settings that differ from cell to cell, and what chooses them.
+# Settings that differ between cells, and the options that choose them.
 CHOSEN_BY = {
     "method": "--methods",
     "labeled": "--tasks",
@@ -27,11 +28,12 @@ CHOSEN_BY = {
     "data": "--data",
     "preset": "--preset",
 }
+PAIR = re.compile(r"\s*[>:→]\s*")  # between the domains of a task
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What is chosen of a suite; what is left open is all there is, or the default."""
+class SuiteChoice:
+    """The part of a suite to run; an empty field means all, or the default."""
 
     data: str | None = None
     preset: str | None = None
@@ -40,95 +42,25 @@ class Choice:
     seeds: tuple[Any, ...] = ()
     settings: Flat = field(default_factory=dict)
 
-    def over(self, file: Choice) -> Choice:
-        """Words of the command on top of those of a file."""
-        return Choice(
+    def over(self, file: SuiteChoice) -> SuiteChoice:
+        """Return this choice, made on the command line, with its gaps filled from a suite file."""
+        return SuiteChoice(
             self.data or file.data,
             self.preset or file.preset,
-            self.methods,  # a file's methods are its rows
+            self.methods,  # the methods of a file are its rows
             self.tasks or file.tasks,
             self.seeds or file.seeds,
-            self.settings,  # a file's are its suite's
+            self.settings,  # the settings of a file belong to its suite
         )
 
 
-def choose_rows(suite: Suite, words: Sequence[str]) -> list[Row]:
-    """Rows by their names, or all rows of a method, or a method that the suite has not."""
-    if not words:
-        return list(suite.rows)
-    chosen: dict[str, Row] = {}
-    for word in words:
-        found = [row for row in suite.rows if row.name == word]
-        found = found or [row for row in suite.rows if row.method == word]
-        chosen |= {row.name: row for row in found or [added_row(word, suite)]}
-    order = [row.name for row in suite.rows]
-    return sorted(chosen.values(), key=lambda row: order.index(row.name) if row.name in order else len(order))
-
-
-def added_row(word: str, suite: Suite) -> Row:
-    """A row for a method that is not in the suite."""
-    if word not in METHODS and "+" not in word:
-        raise unknown("method or row", word, list(dict.fromkeys([*(row.name for row in suite.rows), *METHODS])))
-    method = find_method(word)
-    return Row(method.name, method.family, method.name)
-
-
-def choose_seeds(choice: Choice) -> list[int]:
-    """Whole numbers from 0, each once; 0 if none is chosen."""
-    seeds = set()
-    for word in choice.seeds or (0,):
-        text = str(word)
-        if not text.isdecimal():
-            raise UserError(f"seed '{word}' is not a whole number from 0; give for example --seeds 0 1 2")
-        seeds.add(int(text))
-    return sorted(seeds)
-
-
-def fitting(row: Row, shared: Flat) -> Flat:
-    """The part of the settings for all rows that this row's method has."""
-    method = find_method(row.method)
-    kept = {key: value for key, value in shared.items() if key in RUN_KEYS or key in method.settings.model_fields}
-    if isinstance(kept.get("labeler"), Mapping):
-        fields = labeler_settings(method, merge(kept, row.settings)).model_fields
-        kept["labeler"] = {key: value for key, value in kept["labeler"].items() if key in fields}
-    return kept
-
-
-def check_settings(suite: Suite, words: Flat, rows: Sequence[Row]) -> None:
-    """Refuse what makes the cells (a row's preset is its own), what a row has of its own, and what no row has."""
-    shared = merge(suite.settings, words)
-    for key in [*shared, *(key for row in rows for key in row.settings if key != "preset")]:
-        if key in CHOSEN_BY:
-            raise UserError(f"'{key}' cannot be set for all cells, it makes them; choose it with {CHOSEN_BY[key]}")
-    for row in rows:
-        own, given = flat_items(row.settings), flat_items(words)
-        if strange := [key for key in given if key in own and own[key] != given[key]]:
-            raise UserError(f"row '{row.name}' sets '{strange[0]}' itself; leave it out, or write your own suite")
-    taken = {key for row in rows for key in flat_items(fitting(row, shared))}
-    if strange := [key for key in flat_items(shared) if key not in taken]:
-        names = {key for row in rows for key in known_keys(row)}
-        raise unknown("setting", strange[0], sorted(names))
-
-
-def known_keys(row: Row) -> list[str]:
-    """All keys that a row's method has, its labeler's as `labeler.KEY`."""
-    method = find_method(row.method)
-    keys = [key for key in (*RUN_KEYS, *method.settings.model_fields) if key not in CHOSEN_BY]
-    if "labeler" in keys:
-        keys += [f"labeler.{key}" for key in labeler_settings(method, dict(row.settings)).model_fields]
-    return keys
-
-
-PAIR = re.compile(r"\s*[>:→]\s*")
-
-
 @dataclass(frozen=True)
-class Place:
-    """The domains that the tasks are made of, in the catalog's order where it knows them."""
+class TaskDomains:
+    """Domains that tasks are made of, in the order of the catalog as far as it lists them."""
 
     dataset: Dataset | None
     domains: tuple[str, ...]
-    is_papers: bool = False  # whether the paper's numbers are of these very domains
+    is_papers: bool = False  # whether the paper's numbers are for these domains
 
     @property
     def tasks(self) -> dict[str, tuple[str, str]]:
@@ -137,92 +69,41 @@ class Place:
         return {f"{self.short(a)}>{self.short(b)}": (a, b) for a, b in pairs}
 
     def short(self, domain: str) -> str:
-        """The paper's name of a domain, or its own."""
-        entry = entry_of(domain, self.dataset)
+        """Return the paper's name of a domain, or the name itself if the paper has none."""
+        entry = find_entry(domain, self.dataset)
         return entry.short if entry else domain
 
     def unlabeled(self, labeled: str, target: str) -> list[str] | None:
-        """All other domains; in a web benchmark what the catalog says."""
+        """Return all other domains; None in a web benchmark, whose unlabeled domain the catalog names."""
         if self.dataset and self.dataset.web:
             return None
         return [name for name in self.domains if name not in (labeled, target)]
 
 
-def default_data(suite: Suite) -> str:
-    """The embedded digits, if the suite is made for them."""
-    if own := [name for name in suite.data if name in EMBEDDED]:
-        return own[0]
-    wanted = f"the folder or zip of {suite.data[0]}" if suite.data else "a benchmark's folder or zip"
-    raise UserError(f"suite '{suite.name}' has no data; add --data with {wanted}")
-
-
-def find_place(suite: Suite, benchmark: Benchmark) -> Place:
-    """The suite's benchmark if its domains are all there, else whatever there is if the suite takes any."""
-    names = benchmark.names
-    for dataset in suite.datasets:
-        here = in_catalog_order(names, dataset)
-        if len(here) == len(dataset.domains):
-            seen = [name for name in here if entry_of(name, dataset) != entry_of(dataset.web or "", dataset)]
-            return Place(dataset, tuple(seen), is_papers=suite.table is not None and dataset == suite.datasets[0])
-    if not suite.any_data:
-        wanted = " or ".join(", ".join(entry.name for entry in dataset.domains) for dataset in suite.datasets)
-        raise UserError(
-            f"suite '{suite.name}' needs the domains {wanted}, and '{benchmark.root}' holds {', '.join(names)}; "
-            "give another --data, or write a suite of your own"
-        )
-    known = dataset_of(names)
-    first = in_catalog_order(names, known) if known else []
-    own = [*first, *(name for name in names if name not in first)]
-    if known and known.web:
-        own.remove(find_domain(known.web, names, known))
-    if len(own) < 2:
-        raise UserError(f"'{benchmark.root}' holds the domain {', '.join(names)} only; a task needs two or more")
-    return Place(known, tuple(own))
-
-
-def in_catalog_order(names: Sequence[str], dataset: Dataset) -> list[str]:
-    """The domains that the catalog knows of this benchmark."""
-    return [name for entry in dataset.domains for name in names if entry_of(name, dataset) == entry]
-
-
-def choose_tasks(place: Place, words: Sequence[str]) -> list[str]:
-    """Tasks by `labeled>target` in any spelling of the domains, in the order of the place."""
-    wanted = set()
-    for word in words:
-        parts = PAIR.split(str(word).strip())
-        if len(parts) != 2:
-            example = next(iter(place.tasks))
-            raise UserError(f"task '{word}' is not a pair of domains; write labeled>target, for example '{example}'")
-        labeled, target = (find_domain(part, place.domains, place.dataset) for part in parts)
-        if labeled == target:
-            raise UserError(f"task '{word}' has one domain in both places; write labeled>target with two domains")
-        wanted.add((labeled, target))
-    return [name for name, pair in place.tasks.items() if pair in wanted or not words]
-
-
-def expand(suite: Suite, choice: Choice, cache: Path, *, device: str = "auto") -> Grid:
-    """Every cell that is chosen, all mistakes told before anything is written."""
+def expand(suite: Suite, choice: SuiteChoice, cache: Path, *, device: str = "auto") -> Grid:
+    """Resolve every chosen cell; invalid choices raise `UserError` before anything is written."""
     data = {"data": choice.data or default_data(suite)}
     shared = with_plugin(with_full_paths({**merge(suite.settings, choice.settings), **data}))
     benchmark = open_benchmark(shared, cache)
     assert benchmark is not None, "there is always data"
-    place = find_place(suite, benchmark)
-    rows, tasks, seeds = choose_rows(suite, choice.methods), choose_tasks(place, choice.tasks), choose_seeds(choice)
+    domains = find_task_domains(suite, benchmark)
+    rows, tasks, seeds = choose_rows(suite, choice.methods), choose_tasks(domains, choice.tasks), choose_seeds(choice)
     check_settings(suite, choice.settings, rows)
     preset = choice.preset or "paper"
     cells = []
-    for seed, task, row in ordered(seeds, tasks, rows):
-        labeled, target = place.tasks[task]
-        given = merge(fitting(row, shared), with_full_paths({**row.settings, "data": shared["data"]}))
-        others = None if given.get("setting") == "uda" else place.unlabeled(labeled, target)
-        given |= {"labeled": labeled, "unlabeled": others, "target": target}
-        given |= {"method": row.method, "preset": row.settings.get("preset", preset), "seed": seed}
-        config = settle(given, benchmark, device=device)
+    for seed, task, row in product(seeds, tasks, rows):  # neighbors have the most in common
+        labeled, target = domains.tasks[task]
+        row_settings = with_full_paths({**row.settings, "method": row.method, "data": shared["data"]})
+        settings = merge(applicable_settings(row, shared), row_settings)
+        others = None if settings.get("setting") == "uda" else domains.unlabeled(labeled, target)
+        settings |= {"labeled": labeled, "unlabeled": others, "target": target}
+        settings |= {"method": row.method, "preset": row.settings.get("preset", preset), "seed": seed}
+        config = resolve_config(settings, benchmark, device=device)
         cells.append(Cell(config.hash, row.name, task, seed, config.flat()))
     return Grid(
         format=1,
         name=suite.name,
-        table=suite.table if place.is_papers else None,
+        table=suite.table if domains.is_papers else None,
         data=str(shared["data"]),
         preset=preset,
         settings={key: value for key, value in shared.items() if key != "data"},
@@ -231,10 +112,128 @@ def expand(suite: Suite, choice: Choice, cache: Path, *, device: str = "auto") -
         seeds=tuple(seeds),
         cells=tuple(cells),
         row_order=tuple(row.name for row in suite.rows),
-        task_order=tuple(place.tasks),
+        task_order=tuple(domains.tasks),
     )
 
 
-def ordered(seeds: Sequence[int], tasks: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[int, str, Row]]:
-    """Seed by seed, labeled domain by labeled domain: neighbours have the most in common."""
-    return ((seed, task, row) for seed in seeds for task in tasks for row in rows)
+def default_data(suite: Suite) -> str:
+    """Return the embedded benchmark that the suite is made for; raise `UserError` if there is none."""
+    if embedded := [name for name in suite.data if name in EMBEDDED]:
+        return embedded[0]
+    source = f"the folder or zip of {suite.data[0]}" if suite.data else "the folder or zip of a benchmark"
+    raise UserError(f"suite '{suite.name}' has no data; add --data with {source}")
+
+
+def find_task_domains(suite: Suite, benchmark: Benchmark) -> TaskDomains:
+    """Return the domains of the suite's benchmark if all are present, else any domains if the suite allows it."""
+    names = benchmark.names
+    for dataset in suite.datasets:
+        listed = in_catalog_order(names, dataset)
+        if len(listed) == len(dataset.domains):
+            web = find_entry(dataset.web or "", dataset)
+            domains = tuple(name for name in listed if find_entry(name, dataset) != web)
+            is_papers = suite.table is not None and dataset == suite.datasets[0]
+            return TaskDomains(dataset, domains, is_papers=is_papers)
+    if not suite.any_data:
+        required = " or ".join(", ".join(entry.name for entry in dataset.domains) for dataset in suite.datasets)
+        raise UserError(
+            f"suite '{suite.name}' needs the domains {required}, but '{benchmark.root}' has {', '.join(names)}; "
+            "use another --data, or write your own suite file"
+        )
+    known = identify_dataset(names)
+    listed = in_catalog_order(names, known) if known else []
+    all_names = [*listed, *(name for name in names if name not in listed)]
+    if known and known.web:
+        all_names.remove(find_domain(known.web, names, known))
+    if len(all_names) < 2:
+        raise UserError(f"'{benchmark.root}' has only the domain {', '.join(names)}; a task needs two or more")
+    return TaskDomains(known, tuple(all_names))
+
+
+def in_catalog_order(names: Sequence[str], dataset: Dataset) -> list[str]:
+    """Return the domains that the catalog lists for this dataset, in its order."""
+    return [name for entry in dataset.domains for name in names if find_entry(name, dataset) == entry]
+
+
+def choose_rows(suite: Suite, names: Sequence[str]) -> list[Row]:
+    """Return rows by name, else all rows of a method, else a new row for a method that the suite lacks."""
+    if not names:
+        return list(suite.rows)
+    chosen: dict[str, Row] = {}
+    for name in names:
+        rows = [row for row in suite.rows if row.name == name]
+        rows = rows or [row for row in suite.rows if row.method == name] or [new_row(name, suite)]
+        chosen |= {row.name: row for row in rows}
+    order = [row.name for row in suite.rows]
+    return sorted(chosen.values(), key=lambda row: order.index(row.name) if row.name in order else len(order))
+
+
+def new_row(name: str, suite: Suite) -> Row:
+    """Return a row for a method that the suite lacks."""
+    if name not in METHODS and "+" not in name:
+        raise unknown("method or row", name, list(dict.fromkeys([*(row.name for row in suite.rows), *METHODS])))
+    method = find_method(name)
+    return Row(method.name, method.family, method.name)
+
+
+def choose_tasks(domains: TaskDomains, names: Sequence[str]) -> list[str]:
+    """Return tasks by `labeled>target`, in any spelling of the domains, in the order of `domains.tasks`."""
+    pairs = set()
+    for name in names:
+        parts = PAIR.split(str(name).strip())
+        if len(parts) != 2:
+            example = next(iter(domains.tasks))
+            raise UserError(f"task '{name}' is not a pair of domains; write labeled>target, for example '{example}'")
+        labeled, target = (find_domain(part, domains.domains, domains.dataset) for part in parts)
+        if labeled == target:
+            raise UserError(f"task '{name}' has the same domain twice; write labeled>target with two domains")
+        pairs.add((labeled, target))
+    return [name for name, pair in domains.tasks.items() if pair in pairs or not names]
+
+
+def choose_seeds(choice: SuiteChoice) -> list[int]:
+    """Return the chosen seeds in order, without repeats; 0 by default."""
+    seeds = set()
+    for seed in choice.seeds or (0,):
+        if not str(seed).isdecimal():
+            raise UserError(f"seed '{seed}' is not a whole number from 0; use for example --seeds 0 1 2")
+        seeds.add(int(str(seed)))
+    return sorted(seeds)
+
+
+def check_settings(suite: Suite, overrides: Flat, rows: Sequence[Row]) -> None:
+    """Reject settings that distinguish cells, overrides of what a row sets itself, and settings that no row has.
+
+    A row may set its own preset.
+    """
+    shared = merge(suite.settings, overrides)
+    for key in [*shared, *(key for row in rows for key in row.settings if key != "preset")]:
+        if key in CHOSEN_BY:
+            raise UserError(f"'{key}' cannot be set for all cells, as they differ in it; use {CHOSEN_BY[key]}")
+    for row in rows:
+        fixed, values = flat_items(row.settings), flat_items(overrides)
+        if conflicts := [key for key in values if key in fixed and fixed[key] != values[key]]:
+            raise UserError(
+                f"row '{row.name}' sets '{conflicts[0]}' itself; leave it out, or write your own suite file"
+            )
+    applicable = {key for row in rows for key in flat_items(applicable_settings(row, shared))}
+    if unused := [key for key in flat_items(shared) if key not in applicable]:
+        raise unknown("setting", unused[0], sorted({key for row in rows for key in known_keys(row)}))
+
+
+def applicable_settings(row: Row, shared: Flat) -> Flat:
+    """Return those of the settings for all rows that the method of this row has."""
+    method = find_method(row.method)
+    settings = {key: value for key, value in shared.items() if key in RUN_KEYS or key in method.settings.model_fields}
+    for group, nested in method.settings.nested_methods(merge(settings, row.settings)).items():
+        if isinstance(settings.get(group), Mapping):
+            fields = nested.settings.model_fields
+            settings[group] = {key: value for key, value in settings[group].items() if key in fields}
+    return settings
+
+
+def known_keys(row: Row) -> list[str]:
+    """Return all settings of a row's method; nested ones as `group.key`."""
+    method = find_method(row.method)
+    keys = [key for key in (*RUN_KEYS, *method.settings.model_fields) if key not in CHOSEN_BY]
+    return [*keys, *nested_keys(method, dict(row.settings))]

@@ -1,4 +1,4 @@
-"""A launcher gives cells to workers: processes on this machine, as many as its cores and GPUs can take."""
+"""A launcher that assigns cells to worker processes on this machine, as many as its cores and GPUs allow."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Literal, Protocol
 
-from ..engine.run import stopping
+from ..engine.run import stop_on_signal
 from ..errors import Stopped
 from ..files import locked, write_text
 from .folder import Cell, Grid, cell_folder, claim, error_of, lock_of_launcher, state_of
-from .worker import BUSY, DONE, Options
+from .worker import BUSY, DONE, CellOptions
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for one worker: the cores it is bound to (empty: any) and its GPU (empty: all there are)."""
+    """Resources of one worker: the cores it is bound to (empty: any) and its GPU (empty: all)."""
 
     number: int
     cores: tuple[int, ...] = ()
@@ -34,12 +34,12 @@ class Slot:
 
 
 def make_slots(jobs: int, threads: int, cores: Sequence[int], gpus: Sequence[str] = ()) -> list[Slot]:
-    """Cores of their own for all workers where there are enough, else none; GPUs in turn."""
-    enough = jobs * threads <= len(cores)
+    """Return slots with exclusive cores if there are enough for all, else with none; assign GPUs round-robin."""
+    has_enough_cores = jobs * threads <= len(cores)
     return [
         Slot(
             n,
-            tuple(cores[n * threads : (n + 1) * threads]) if enough else (),
+            tuple(cores[n * threads : (n + 1) * threads]) if has_enough_cores else (),
             gpus[n % len(gpus)] if gpus else "",
         )
         for n in range(jobs)
@@ -47,76 +47,76 @@ def make_slots(jobs: int, threads: int, cores: Sequence[int], gpus: Sequence[str
 
 
 def find_gpus(device: str) -> list[str]:
-    """The GPUs that workers may use, as CUDA names them."""
+    """Return the GPUs that workers may use, by their CUDA names."""
     import torch
 
     if device == "cpu" or not torch.cuda.is_available():
         return []
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
 
 
-def find_slots(jobs: int | None, options: Options) -> list[Slot]:
-    """As many workers as asked for; else one for each GPU, or as many as the cores of this process allow."""
+def find_slots(jobs: int | None, options: CellOptions) -> list[Slot]:
+    """Return `jobs` slots; by default one per GPU, or as many as the cores of this process allow."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     gpus = find_gpus(options.device)
-    usual = len(gpus) or max(1, (len(cores) or os.cpu_count() or 1) // options.threads)
-    return make_slots(jobs or usual, options.threads, cores, gpus)
+    default = len(gpus) or max(1, (len(cores) or os.cpu_count() or 1) // options.threads)
+    return make_slots(jobs or default, options.threads, cores, gpus)
 
 
-News = Literal["started", "done", "failed", "elsewhere"]
-Report = Callable[[News, str], None]  # hears what has become of a cell
+CellEvent = Literal["started", "done", "failed", "elsewhere"]  # elsewhere: another launcher's worker holds the cell
+Report = Callable[[CellEvent, str], None]  # called with an event and the id of its cell
 POLL_SECONDS = 0.1
 
 
 class Worker(Protocol):
-    """One that is at a cell, on this machine or another."""
+    """A worker that computes a cell, on this machine or another."""
 
     def poll(self) -> int | None:
-        """How it has ended, as an exit code of `worker`; None before."""
+        """Return its exit code (see `worker`), or None while it runs."""
 
     def stop(self) -> None:
-        """Ask it to finish its step, write a checkpoint and end; asking again changes nothing."""
+        """Ask it to finish its step, write a checkpoint and end; repeated calls have no effect."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it immediately."""
 
 
-Start = Callable[[Path, str, Slot, Options], Worker]  # folder, cell, its place: a worker for it
+Start = Callable[[Path, str, Slot, CellOptions], Worker]  # starts a worker for a cell of a folder
 
 
 def run_grid(
     folder: Path,
     grid: Grid,
     slots: Sequence[Slot],
-    options: Options,
+    options: CellOptions,
     report: Report,
     start: Start | None = None,
 ) -> set[str]:
-    """Bring all cells of the grid to an end, by processes here or what `start` gives; returns those that failed.
+    """Run all cells of the grid, by local processes or by the workers of `start`; return those that failed.
 
-    One launcher per folder and machine, whose workers would fight for the same cores; those of other machines that
-    share the folder take other cells.
+    Only one launcher per folder and machine may run, because workers of two would compete for the same cores.
+    Launchers on other machines that share the folder take other cells.
     """
-    busy = f"{folder} is in use by another ssdg bench on this machine; wait for it, or stop it and give more --jobs"
-    with locked(lock_of_launcher(folder, socket.gethostname()), busy=busy), stopping() as stop:
+    busy = f"{folder} is in use by another ssdg bench on this machine; wait for it, or stop it and use more --jobs"
+    with locked(lock_of_launcher(folder, socket.gethostname()), busy=busy), stop_on_signal() as stop:
         claim(folder, grid)
-        failed = Launcher(folder, options, slots, report, start or start_worker).launch(apart(grid.cells), stop)
+        failed = Launcher(folder, options, slots, report, start or start_worker).launch(interleave(grid.cells), stop)
         if stop.is_set():
             raise Stopped(
-                f"stopped; to go on, give the same command again; ssdg bench status {folder} tells the rest"
+                f"stopped; to resume, run the same command again (ssdg bench status {folder} shows what is left)"
             )
     return failed
 
 
 @dataclass(frozen=True)
 class LocalWorker:
-    """A process that takes the end of its standard input for a wish to stop."""
+    """A process that treats the end of its standard input as a request to stop."""
 
     process: subprocess.Popen[bytes]
 
     def poll(self) -> int | None:
-        """Its exit code."""
+        """Return its exit code, or None while it runs."""
         code = self.process.poll()
         if code is not None:
             self.stop()
@@ -128,22 +128,22 @@ class LocalWorker:
             self.process.stdin.close()
 
     def kill(self) -> None:
-        """Kill it and wait for its end."""
+        """Kill it and wait until it has ended."""
         self.process.kill()
         self.process.wait()
 
 
-def start_worker(folder: Path, cell: str, slot: Slot, options: Options) -> LocalWorker:
-    """A process for a cell. It is of a session of its own: Ctrl-C reaches the launcher alone, which passes it on."""
-    place = cell_folder(folder, cell)
-    place.mkdir(parents=True, exist_ok=True)
-    told = json.dumps(asdict(replace(options, cores=slot.cores)))
+def start_worker(folder: Path, cell: str, slot: Slot, options: CellOptions) -> LocalWorker:
+    """Start a process for a cell, in its own session: Ctrl-C reaches only the launcher, which stops the worker."""
+    run_folder = cell_folder(folder, cell)
+    run_folder.mkdir(parents=True, exist_ok=True)
+    options_json = json.dumps(asdict(replace(options, cores=slot.cores)))
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(options.threads))
     gpu = {"CUDA_VISIBLE_DEVICES": slot.gpu} if slot.gpu else {}
-    with (place / "worker.log").open("ab") as log:
+    with (run_folder / "worker.log").open("ab") as log:
         return LocalWorker(
             subprocess.Popen(
-                [sys.executable, "-m", "ssdg.bench.worker", str(folder), cell, told],
+                [sys.executable, "-m", "ssdg.bench.worker", str(folder), cell, options_json],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -153,10 +153,10 @@ def start_worker(folder: Path, cell: str, slot: Slot, options: Options) -> Local
         )
 
 
-def apart(cells: Sequence[Cell]) -> list[str]:
-    """The ids in an order in which neighbours have no stage in common: a worker would wait for it at the other.
+def interleave(cells: Sequence[Cell]) -> list[str]:
+    """Return the ids in an order in which neighbors share no stage, so that no worker waits for another's.
 
-    Labeled domains and seeds take turns; within each, cells keep their order.
+    Labeled domains and seeds alternate; within each, cells keep their order.
     """
     groups: dict[tuple[int, Any], list[str]] = {}
     for cell in cells:
@@ -166,22 +166,22 @@ def apart(cells: Sequence[Cell]) -> list[str]:
 
 @dataclass
 class Launcher:
-    """Gives the cells of a folder to workers until none is left."""
+    """Assigns the cells of a folder to workers until none is left."""
 
     folder: Path
-    options: Options
+    options: CellOptions
     slots: Sequence[Slot]
     report: Report
     start: Start
     waiting: deque[str] = field(default_factory=deque)
     running: dict[Slot, tuple[str, Worker]] = field(default_factory=dict)
-    elsewhere: set[str] = field(default_factory=set)  # cells that a worker of another launcher has or had
+    elsewhere: set[str] = field(default_factory=set)  # cells that another launcher's worker holds or held
     failed: set[str] = field(default_factory=set)
 
     def launch(self, cells: Sequence[str], stop: Flag) -> set[str]:
-        """Run the cells that are not done, in this order; returns those that failed.
+        """Run the cells that are not done, in this order; return those that failed.
 
-        When `stop` is set, the workers finish their step, write a checkpoint and end.
+        Once `stop` is set, the workers finish their step, write a checkpoint and end.
         """
         self.waiting.extend(cell for cell in dict.fromkeys(cells) if state_of(self.folder, cell) != "done")
         try:
@@ -198,7 +198,7 @@ class Launcher:
         return self.failed
 
     def _fill(self) -> None:
-        """Start a worker in every free slot, passing over cells that others are at or have brought to an end."""
+        """Start a worker in every free slot; skip cells that other launchers are running or have finished."""
         free = [slot for slot in self.slots if slot not in self.running]
         for _ in range(len(self.waiting)):
             if not free:
@@ -206,19 +206,19 @@ class Launcher:
             cell = self.waiting.popleft()
             state = state_of(self.folder, cell)
             if state == "running":
-                self._leave(cell)
+                self._postpone(cell)
             elif state == "done":
                 self.report("done", cell)
             elif state == "failed" and cell in self.elsewhere:
                 self._fail(cell)
             else:
-                error_of(self.folder, cell).unlink(missing_ok=True)  # of an earlier try
+                error_of(self.folder, cell).unlink(missing_ok=True)  # of an earlier attempt
                 slot = free.pop(0)
                 self.running[slot] = (cell, self.start(self.folder, cell, slot, self.options))
                 self.report("started", cell)
 
-    def _leave(self, cell: str) -> None:
-        """Come back later to a cell that another launcher's worker has."""
+    def _postpone(self, cell: str) -> None:
+        """Move a cell that another launcher's worker holds to the end of the queue."""
         self.waiting.append(cell)
         if cell not in self.elsewhere:
             self.elsewhere.add(cell)
@@ -235,10 +235,10 @@ class Launcher:
         if code == DONE:
             self.report("done", cell)
         elif code == BUSY:
-            self._leave(cell)
+            self._postpone(cell)
         elif not stop.is_set():
             if not error_of(self.folder, cell).exists():
-                write_text(error_of(self.folder, cell), f"{end_of(code)}; worker.log beside this file may say why\n")
+                write_text(error_of(self.folder, cell), f"{describe_exit(code)}; see worker.log in the same folder\n")
             self._fail(cell)
 
     def _fail(self, cell: str) -> None:
@@ -250,8 +250,8 @@ class Launcher:
             worker.stop()
 
 
-def end_of(code: int) -> str:
-    """How a worker ended that left no sentence."""
+def describe_exit(code: int) -> str:
+    """Describe the end of a worker that left no message."""
     if code < 0:
-        return f"the worker was ended by {signal.Signals(-code).name}"
-    return f"the worker ended with exit code {code}"
+        return f"the worker was killed by {signal.Signals(-code).name}"
+    return f"the worker exited with code {code}"

@@ -1,4 +1,4 @@
-"""A suite of one's own from a short YAML file: methods × overrides × tasks × seeds."""
+"""Custom benchmark suites from a YAML file: methods × overrides × tasks × seeds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..config import merge, read_yaml
 from ..engine.setup import with_plugin
 from ..errors import UserError, unknown
 from ..methods import find_method
-from .grid import Choice
-from .suites import Row, Suite, find_suite, label
+from .grid import SuiteChoice
+from .suites import Row, Suite, find_suite, row_name
 
 KEYS: dict[str, type] = {
     "methods": list,
@@ -23,52 +23,53 @@ KEYS: dict[str, type] = {
     "data": str,
     "paper": str,
 }
-WORDS: dict[type, str] = {list: "a list such as [a, b]", dict: "a mapping such as {epochs: 5}", str: "a word"}
+TYPE_NAMES: dict[type, str] = {list: "a list such as [a, b]", dict: "a mapping such as {epochs: 5}", str: "a string"}
 
 
-def read_own(path: Path) -> tuple[Suite, Choice]:
-    """The suite in a YAML file and what the file chooses of it."""
-    told = read_yaml(path)
-    for key, value in told.items():
+def load_suite(path: Path) -> tuple[Suite, SuiteChoice]:
+    """Load a custom benchmark suite from a YAML file, and what the file chooses of it."""
+    content = read_yaml(path)
+    for key, value in content.items():
         if key not in KEYS:
             raise unknown(f"key in {path}:", str(key), list(KEYS))
         if not isinstance(value, KEYS[key]):
-            raise UserError(f"{path}: '{key}' must be {WORDS[KEYS[key]]}, and {value!r} is not")
-    if not told.get("methods"):
+            raise UserError(f"{path}: '{key}' must be {TYPE_NAMES[KEYS[key]]}, not {value!r}")
+    if not content.get("methods"):
         raise UserError(f"{path} names no method; add for example 'methods: [source-only, eid]'")
-    settings = with_plugin(told.get("settings") or {})
-    like = find_suite(told["paper"]) if "paper" in told else None
-    papers = {row.name: row.paper for row in like.rows} if like else {}
-    rows = tuple(own_rows(path, told["methods"], told.get("overrides") or [{}], papers))
-    check_names(path, rows)
-    table, data = (like.table, like.data[:1]) if like else (None, ())
+    settings = with_plugin(content.get("settings") or {})
+    paper_suite = find_suite(content["paper"]) if "paper" in content else None
+    papers = {row.name: row.paper for row in paper_suite.rows} if paper_suite else {}
+    rows = tuple(build_rows(path, content["methods"], content.get("overrides") or [{}], papers))
+    check_unique_names(path, rows)
+    table, data = (paper_suite.table, paper_suite.data[:1]) if paper_suite else (None, ())
     suite = Suite(path.stem, str(path), rows, table, data, any_data=True, settings=settings)
-    tasks, seeds = (tuple(told.get(key) or ()) for key in ("tasks", "seeds"))
-    return suite, Choice(told.get("data"), told.get("preset"), tasks=tasks, seeds=seeds)
+    tasks, seeds = (tuple(content.get(key) or ()) for key in ("tasks", "seeds"))
+    return suite, SuiteChoice(content.get("data"), content.get("preset"), tasks=tasks, seeds=seeds)
 
 
-def own_rows(path: Path, methods: list[Any], overrides: list[Any], papers: Mapping[str, Any]) -> list[Row]:
-    """Every method with every set of overrides; a row named as one of the paper's suite has its numbers."""
+def build_rows(path: Path, methods: list[Any], overrides: list[Any], papers: Mapping[str, Any]) -> list[Row]:
+    """Return a row for every method with every override; rows named as in the paper's suite get its numbers."""
     rows = []
-    for given in methods:
-        entry = {"method": given} if isinstance(given, str) else given
+    for item in methods:
+        entry = {"method": item} if isinstance(item, str) else item
         if not isinstance(entry, dict) or not isinstance(entry.get("method"), str):
             raise UserError(
-                f"{path}: method {given!r} is neither a name nor a mapping such as {{method: eid, cycles: 2}}"
+                f"{path}: method {item!r} is neither a name nor a mapping such as {{method: eid, cycles: 2}}"
             )
-        own = {key: value for key, value in entry.items() if key not in ("method", "name")}
-        for more in overrides:
-            if not isinstance(more, dict):
-                raise UserError(f"{path}: override {more!r} is not a mapping such as {{cycles: 2}}")
-            settings = merge(own, more)
-            named = label(str(entry["name"]), more) if "name" in entry else label(entry["method"], settings)
-            method = find_method(entry["method"])
-            rows.append(Row(named, method.family, method.name, settings, papers.get(named)))
+        method = find_method(entry["method"])
+        base = {key: value for key, value in entry.items() if key not in ("method", "name")}
+        for override in overrides:
+            if not isinstance(override, dict):
+                raise UserError(f"{path}: override {override!r} is not a mapping such as {{cycles: 2}}")
+            settings = merge(base, override)
+            has_name = "name" in entry
+            name = row_name(str(entry["name"]), override) if has_name else row_name(entry["method"], settings)
+            rows.append(Row(name, method.family, method.name, settings, papers.get(name)))
     return rows
 
 
-def check_names(path: Path, rows: tuple[Row, ...]) -> None:
-    """A row is known by its name."""
+def check_unique_names(path: Path, rows: tuple[Row, ...]) -> None:
+    """Raise `UserError` if two rows have the same name."""
     names = [row.name for row in rows]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"{path} has two rows named '{twice[0]}'; leave one out, or give it another 'name:'")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{path} has two rows named '{repeated[0]}'; remove one, or give it another 'name:'")

@@ -1,4 +1,4 @@
-"""The suites that are known by name: one per table of the paper."""
+"""Built-in benchmark suites: one per table of the paper, and one for the embedded crawl."""
 
 from __future__ import annotations
 
@@ -15,58 +15,49 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: a method with the settings that make the row, and where the paper has its numbers.
+    """A row of a suite: a method with its settings, and the paper's numbers for it."""
 
-    `name` is unique in its suite; `paper` selects the row in the paper's table by the columns of that table.
-    """
-
-    name: str
+    name: str  # unique in the suite
     family: str
     method: str
     settings: Values = field(default_factory=dict)
-    paper: Values | None = None
+    paper: Values | None = None  # values by column that select the row in the paper's table
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Rows to be run on every task of a benchmark.
-
-    `data` names the benchmarks of the catalog that it is made for; only on the first do the numbers of the paper's
-    `table` belong to the tasks. `any_data`: others will do as well.
-    """
+    """Rows to run on every task of a benchmark."""
 
     name: str
-    about: str
+    about: str  # what it compares
     rows: tuple[Row, ...]
-    table: str | None = None
-    data: tuple[str, ...] = ()
-    any_data: bool = False
+    table: str | None = None  # of the paper, whose numbers are for the first of `data`
+    data: tuple[str, ...] = ()  # datasets of the catalog that the suite is made for
+    any_data: bool = False  # whether other datasets are allowed
     settings: Values = field(default_factory=dict)  # of every row
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """What the catalog knows of `data`."""
+        """Entries of the catalog for `data`."""
         return tuple(dataset for name in self.data for dataset in CATALOG if dataset.name == name)
 
 
-def label(method: str, settings: Values) -> str:
-    """`eid, cycles=2, style=false`: the name of a row that was given none, values as they are typed."""
-    told = {key: v if isinstance(v, str) else json.dumps(v) for key, v in flat_items(settings).items()}
-    return ", ".join([method, *(f"{key}={value}" for key, value in told.items())])
+def row_name(method: str, settings: Values) -> str:
+    """Return the default name of a row, such as `eid, cycles=2, style=false`, with values as in YAML."""
+    values = {key: v if isinstance(v, str) else json.dumps(v) for key, v in flat_items(settings).items()}
+    return ", ".join([method, *(f"{key}={value}" for key, value in values.items())])
 
 
 def flat_items(settings: Values) -> dict[str, Any]:
-    """Settings by name; `labeler.lr` for a key in a group."""
+    """Return settings by name; nested ones as `labeler.lr`."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
-        flat |= (
-            {f"{key}.{name}": told for name, told in value.items()} if isinstance(value, Mapping) else {key: value}
-        )
+        flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, Mapping) else {key: value}
     return flat
 
 
 def _row(family: str, method: str, paper: str | None = None, **settings: Any) -> Row:
-    return Row(label(method, settings), family, method, settings, {"method": paper} if paper else None)
+    return Row(row_name(method, settings), family, method, settings, {"method": paper} if paper else None)
 
 
 def _apl(method: str) -> Row:
@@ -76,18 +67,18 @@ def _apl(method: str) -> Row:
 
 
 def _apl_backbone(depth: int, **settings: Any) -> Row:
-    # Networks of two kinds cannot start from one that was trained on the labeled domain, as preset quick does.
+    # Networks of two architectures cannot share the warm start of preset quick.
     values = {"apl_backbone": f"resnet{depth}", "warm_epochs": 0, **settings}
     paper = {"method": "Ours w/ MCD", "backbone": f"ResNet-{depth}."}
     return Row(f"eid, apl_backbone=resnet{depth}", "ours", "eid", values, paper)
 
 
 def _eid(**settings: Any) -> Row:
-    """A row of the ablation of the intermediate domain; what is not given is the default."""
+    """Return a row of the ablation of the intermediate domain; other settings keep their defaults."""
     names = {"mixup": "MixUp", "cutmix": "CutMix", "x+u": "X+U"}
     full = {"mix": "mixup", "cycles": 3, "clean_rate": 0.4, **settings}
     paper = {"method": names[full["mix"]], "cycles": str(full["cycles"]), "clean_rate": str(full["clean_rate"])}
-    return Row(label("eid", settings), "ours", "eid", settings, paper)
+    return Row(row_name("eid", settings), "ours", "eid", settings, paper)
 
 
 def _uda(method: str, paper: str, depth: int) -> Row:
@@ -102,20 +93,20 @@ def _uda(method: str, paper: str, depth: int) -> Row:
 
 
 def _uda_eid(depth: int) -> Row:
-    backbone = f"resnet{depth}"  # of the labelers; DCG keeps the run's
+    backbone = f"resnet{depth}"  # of the labelers; DCG uses the run's
     values = {"apl": "cdan-e", "apl_backbone": backbone, "warm_epochs": 0}
     paper = {"method": "Ours w/ CDAN+E", "backbone": f"ResNet-{depth}"}
     return Row(f"eid, apl=cdan-e, {backbone}", "ours", "eid", values, paper)
 
 
 def _web(strategy: str, method: str, paper: str, **settings: Any) -> Row:
-    """A row of the tables on crawls, whose families are the strategies for web-labels."""
+    """Return a row of the tables on crawls, whose families are the web-label strategies."""
     family, values = f"web-label {strategy}", {**settings, "web_label": strategy}
-    return Row(label(method, values), family, method, values, {"method": paper, "web_label": family})
+    return Row(row_name(method, values), family, method, values, {"method": paper, "web_label": family})
 
 
 _CLOSED_SET = (
-    _row("source", "source-only"),  # the floor; not in the paper's tables
+    _row("source", "source-only"),  # the baseline; not in the paper's tables
     _row("DA", "dann", "DANN"),
     _row("DA", "cdan-e", "CDAN+E"),
     _row("DA", "mcd", "MCD"),
@@ -179,16 +170,16 @@ SUITES: tuple[Suite, ...] = (
     Suite("pacs", "all methods on PACS", _CLOSED_SET, "pacs", ("PACS",)),
     Suite("digits", "all methods on digits", _CLOSED_SET, "digits", ("Digits-DG", "digits")),
     Suite("office", "all methods on Office-Home", _CLOSED_SET, "office", ("Office-Home",)),
-    _ablation("ablation-apl", "the method that labels", "ablation_apl", *map(_apl, ("dann", "mme", "mcd"))),
+    _ablation("ablation-apl", "the labeling method (APL)", "ablation_apl", *map(_apl, ("dann", "mme", "mcd"))),
     _ablation(
         "ablation-backbone",
         "the depth of the labelers",
         "ablation_apl",
         _apl_backbone(18),
         _apl_backbone(50),
-        _apl_backbone(101, labeler={"batch": 64}),  # the paper's: its memory held no more
+        _apl_backbone(101, labeler={"batch": 64}),  # as in the paper, whose GPU memory allowed no more
     ),
-    _ablation("ablation-dcg", "the parts of DCG, each left out", "ablation_dcg", *_DCG),
+    _ablation("ablation-dcg", "DCG without each of its parts", "ablation_dcg", *_DCG),
     _ablation("ablation-cycles", "the number of cycles", "ablation_eid", *(_eid(cycles=n) for n in (1, 3, 5, 10))),
     _ablation(
         "ablation-rate",
@@ -198,13 +189,13 @@ SUITES: tuple[Suite, ...] = (
     ),
     _ablation(
         "ablation-mix",
-        "how the intermediate domain is made",
+        "how the intermediate domain is mixed",
         "ablation_eid",
         *(_eid(mix=mix) for mix in ("mixup", "cutmix", "x+u")),
     ),
-    Suite("pacs-web", "crawls beside PACS, by what becomes of web-labels", _WEB, "pacs_web", ("PACS-Webdata",)),
-    Suite("office-web", "crawls beside Office-Home", _WEB_OURS, "office_web", ("Office-Webdata",)),
-    Suite("digits-web", "the embedded crawl beside digits", _WEB, data=("web-digits",)),
+    Suite("pacs-web", "web-label strategies, crawls for PACS", _WEB, "pacs_web", ("PACS-Webdata",)),
+    Suite("office-web", "web-label strategies, crawls for Office-Home", _WEB_OURS, "office_web", ("Office-Webdata",)),
+    Suite("digits-web", "web-label strategies, embedded crawl for digits", _WEB, data=("web-digits",)),
     Suite(
         "uda-office",
         "domain adaptation on Office-Home",
@@ -217,8 +208,8 @@ SUITES: tuple[Suite, ...] = (
 
 
 def find_suite(name: str) -> Suite:
-    """The suite of this name, or an error that names the near ones."""
-    found = [suite for suite in SUITES if suite.name == name]
-    if not found:
-        raise unknown("suite", name, [suite.name for suite in SUITES])
-    return found[0]
+    """Return a suite by name; raise `UserError` if there is none."""
+    by_name = {suite.name: suite for suite in SUITES}
+    if name not in by_name:
+        raise unknown("suite", name, list(by_name))
+    return by_name[name]

@@ -1,4 +1,4 @@
-"""`python -m ssdg.bench.worker DIR ID OPTIONS`: one cell in a process of its own, so that a crash is its alone."""
+"""`python -m ssdg.bench.worker DIR ID OPTIONS`: train one cell in its own process, so that a crash ends no other."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ DONE, FAILED, BUSY, STOPPED = 0, 1, 75, 130  # exit codes
 
 
 @dataclass(frozen=True)
-class Options:
-    """Where and when a cell is computed, but not what. `cores` are those it is bound to; empty is any."""
+class CellOptions:
+    """Where and how a cell is computed. Options are not part of its configuration."""
 
     cache: str
     device: str = "auto"
     threads: int = 1
     save_seconds: float = 30.0
-    cores: tuple[int, ...] = ()
-    shelf: str = ""  # of stages that cells share; empty is that of the grid's folder
+    cores: tuple[int, ...] = ()  # to bind the process to; empty: any
+    shelf: str = ""  # folder of stages that cells share; empty: `shelf` in the benchmark folder
 
 
-def main(words: list[str]) -> int:
-    """Train the cell that the words name, or go on with it; returns the exit code."""
-    folder, cell, options = Path(words[0]), words[1], Options(**json.loads(words[2]))
+def main(args: list[str]) -> int:
+    """Train or resume the cell that the arguments name; return the exit code."""
+    folder, cell, options = Path(args[0]), args[1], CellOptions(**json.loads(args[2]))
     if options.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, options.cores)
     Thread(target=stop_with_parent, daemon=True).start()
-    return take_cell(folder, cell, options)
+    return run_if_free(folder, cell, options)
 
 
-def take_cell(folder: Path, cell: str, options: Options) -> int:
-    """Train a cell in this process, unless another process has it; returns the exit code."""
+def run_if_free(folder: Path, cell: str, options: CellOptions) -> int:
+    """Train a cell in this process unless another process holds its lock; return the exit code."""
     from ..errors import UserError
     from ..files import locked
     from .folder import lock_of
 
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(lock_of(folder, cell), busy="another worker has this cell"))
+            stack.enter_context(locked(lock_of(folder, cell), busy="another worker holds this cell"))
         except UserError:
             return BUSY
         return run_cell(folder, cell, options)
 
 
 def stop_with_parent() -> None:
-    """Wait for the end of standard input, which the launcher holds open while it lives; then ask for a stop."""
-    os.read(0, 1)  # and not sys.stdin, whose lock would be held when the interpreter ends
+    """Wait for the end of standard input, which the launcher keeps open while it lives; then request a stop."""
+    os.read(0, 1)  # not sys.stdin, whose lock would still be held at interpreter exit
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def run_cell(folder: Path, cell: str, options: Options) -> int:
-    """Train under the cell's lock; what goes wrong is left as a sentence in `error.txt`."""
+def run_cell(folder: Path, cell: str, options: CellOptions) -> int:
+    """Train under the cell's lock; on failure write a one-sentence reason to `error.txt`."""
     from ..errors import NotFinite, Stopped, UserError
     from ..files import write_text
     from .folder import error_of
@@ -73,51 +73,49 @@ def run_cell(folder: Path, cell: str, options: Options) -> int:
     except (Stopped, KeyboardInterrupt):
         return STOPPED
     except (UserError, NotFinite) as error:
-        told = str(error)
+        message = str(error)
     except Exception as error:
         traceback.print_exc()
-        told = f"{type(error).__name__}: {error}; worker.log beside this file has the traceback"
+        message = f"{type(error).__name__}: {error}; see worker.log in the same folder for the traceback"
     else:
         return DONE
-    write_text(error_of(folder, cell), " ".join(told.split()) + "\n")
+    write_text(error_of(folder, cell), " ".join(message.split()) + "\n")
     return FAILED
 
 
-def train(folder: Path, cell: str, options: Options) -> None:
-    """Open the cell's data and run it."""
+def train(folder: Path, cell_id: str, options: CellOptions) -> None:
+    """Open the data of a cell and run it."""
     import torch
 
     from ..engine.run import run
-    from ..engine.setup import open_run, with_others
+    from ..engine.setup import open_run, with_other_targets
     from ..errors import UserError
     from ..machine import start_machine
     from .folder import cell_folder, read_grid
 
     torch.set_num_threads(options.threads)
     cells = read_grid(folder).cells
-    given = next(entry for entry in cells if entry.id == cell)
-    config, problem = open_run(given.config, Path(options.cache), device=options.device)
-    if config.hash != cell:
-        raise UserError(f"cell {cell} of {folder} resolves to {config.hash} now; give another --out")
-    problem = with_others(config, problem, sister_targets(given, cells), Path(options.cache))
-    kept = {key: value for key, value in vars(options).items() if key not in ("cores", "shelf")}
+    cell = next(cell for cell in cells if cell.id == cell_id)
+    config, problem = open_run(cell.config, Path(options.cache), device=options.device)
+    if config.hash != cell_id:
+        raise UserError(f"cell {cell_id} of {folder} now resolves to {config.hash}; use another --out")
+    problem = with_other_targets(config, problem, sibling_targets(cell, cells), Path(options.cache))
+    run_options = {key: value for key, value in vars(options).items() if key not in ("cores", "shelf")}
     run(
         config,
         problem,
-        cell_folder(folder, cell),
+        cell_folder(folder, cell_id),
         start_machine(options.device, config.precision),
         save_seconds=options.save_seconds,
-        shelf=Path(options.shelf) if options.shelf else folder / "shelf",
-        about={"command": f"ssdg resume {cell_folder(folder, cell)}", "options": kept},
+        stage_cache=Path(options.shelf) if options.shelf else folder / "shelf",
+        provenance={"command": f"ssdg resume {cell_folder(folder, cell_id)}", "options": run_options},
     )
 
 
-def sister_targets(cell: Cell, cells: Sequence[Cell]) -> list[str]:
-    """The targets of the cells that differ from this one by nothing else."""
-    alike = [
-        c for c in cells if (c.row, c.seed, c.config["labeled"]) == (cell.row, cell.seed, cell.config["labeled"])
-    ]
-    return sorted({str(c.config["target"]) for c in alike})
+def sibling_targets(cell: Cell, cells: Sequence[Cell]) -> list[str]:
+    """Return the targets of all cells with the same row, seed and labeled domain, this cell included."""
+    key = (cell.row, cell.seed, cell.config["labeled"])
+    return sorted({str(c.config["target"]) for c in cells if (c.row, c.seed, c.config["labeled"]) == key})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`ssdg bench`: a grid of runs in one folder, by local workers or a Ray cluster."""
+"""`ssdg bench`: a grid of runs in one folder, by local workers or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .train import SETTING, Several
 
 if TYPE_CHECKING:
     from ..bench.folder import Grid
-    from ..bench.grid import Choice
+    from ..bench.grid import SuiteChoice
     from ..bench.launch import Slot, Start
     from ..bench.suites import Suite
-    from ..bench.worker import Options
+    from ..bench.worker import CellOptions
 
 app = App(name="bench", help="Run every cell of a suite: ssdg bench SUITE --data ROOT --out DIR.")
 Json = Annotated[bool, Parameter(name="--json", negative=())]
@@ -45,58 +45,59 @@ def run(
     ray: str | None = None,
     scratch: Path | None = None,
 ) -> int:
-    """Run the cells of a suite that are not done yet; the same command continues, and exits with 1 if a cell failed.
+    """Run the cells of a suite that are not done; the same command resumes. Exit with code 1 if a cell failed.
 
     Parameters
     ----------
     suite
-        A name that `ssdg bench list` shows, or a YAML file of your own.
+        A built-in suite (`ssdg bench list` shows them), or your own YAML file.
     words
-        key=value settings for every method that has the key, such as epochs=5 labeler.epochs=5.
+        key=value settings for all methods that have the key, such as epochs=5 labeler.epochs=5.
     out
-        The folder of the grid; more methods, tasks and seeds may be added to it later.
+        The benchmark folder; later commands may add methods, tasks and seeds to it.
     data
         A benchmark's folder or zip, or an embedded one: digits, web-digits.
     preset
         paper, release, fast or quick.  [default: paper]
     methods
-        Rows of the suite by name, or else methods, also others than the suite's.  [default: all rows]
+        Rows of the suite by name, or methods, including those that the suite lacks.  [default: all rows]
     tasks
         labeled:target, such as P:A ('P>A' needs quotes).  [default: all tasks]
     seeds
-        One run of each method and task per seed.  [default: 0]
+        Seeds; every row runs every task once per seed.  [default: 0]
     jobs
-        Workers at a time.  [default: one for each GPU, or for each core; with --ray, of the whole cluster]
+        Number of parallel workers.  [default: one per GPU, or per core; with --ray, of the whole cluster]
     threads
-        CPU threads of each worker.
+        CPU threads per worker.
     device
         auto, cpu or cuda.
     cache
-        Where decoded images are kept.  [default: $SSDG_CACHE or ~/.cache/ssdg]
+        Folder for decoded images.  [default: $SSDG_CACHE or ~/.cache/ssdg]
     save_seconds
-        Least time between two checkpoints of a cell.
+        Minimum seconds between two checkpoints of a cell.
     shelf
-        Where stages that cells share are kept; grids may have one together.  [default: the folder shelf in --out]
+        Folder for stages that cells share; several benchmarks may use the same.  [default: the folder shelf in --out]
     ray
-        Give the cells to a Ray cluster: auto (the one of $RAY_ADDRESS or of this machine) or HOST:PORT of its head.
+        Run the cells on a Ray cluster: auto (that of $RAY_ADDRESS or of this machine) or HOST:PORT of its head.
     scratch
-        With --ray where --out is not shared: a folder that every node has of its own; results come back to --out.
+        With --ray, if --out is not shared: a local folder of each node; results are copied to --out.
     """
-    from ..bench.worker import Options
+    from ..bench.worker import CellOptions
     from ..engine.setup import default_cache
 
-    wanted, choice = choose(suite, words, data, preset, {"methods": methods, "tasks": tasks, "seeds": seeds})
-    shared = str(shelf.absolute()) if shelf else ""
-    options = Options(str((cache or default_cache()).absolute()), device, threads, save_seconds, shelf=shared)
+    lists = {"methods": methods, "tasks": tasks, "seeds": seeds}
+    grid_suite, choice = parse_choice(suite, words, data, preset, lists)
+    cache_path, shelf_path = str((cache or default_cache()).absolute()), str(shelf.absolute()) if shelf else ""
+    options = CellOptions(cache_path, device, threads, save_seconds, shelf=shelf_path)
     if ray is None:
         if scratch is not None:
-            raise UserError("--scratch was given without --ray; local workers need none, leave it out")
-        return start_here(wanted, choice, out, jobs, options)
-    return start_on_cluster(wanted, choice, out, jobs, options, ray, scratch)
+            raise UserError("--scratch needs --ray; leave it out for local workers")
+        return run_locally(grid_suite, choice, out, jobs, options)
+    return run_on_cluster(grid_suite, choice, out, jobs, options, ray, scratch)
 
 
-def start_here(suite: Suite, choice: Choice, out: Path, jobs: int | None, options: Options) -> int:
-    """The grid by processes of this machine; returns the exit code."""
+def run_locally(suite: Suite, choice: SuiteChoice, out: Path, jobs: int | None, options: CellOptions) -> int:
+    """Run the grid by processes of this machine; return the exit code."""
     from ..bench.grid import expand
     from ..bench.launch import find_slots
     from ..machine import check_device
@@ -106,56 +107,64 @@ def start_here(suite: Suite, choice: Choice, out: Path, jobs: int | None, option
     return launch(grid, out, find_slots(jobs, options), options)
 
 
-def start_on_cluster(
-    suite: Suite, choice: Choice, out: Path, jobs: int | None, options: Options, address: str, scratch: Path | None
+def run_on_cluster(
+    suite: Suite,
+    choice: SuiteChoice,
+    out: Path,
+    jobs: int | None,
+    options: CellOptions,
+    address: str,
+    scratch: Path | None,
 ) -> int:
-    """The grid by tasks of a Ray cluster; returns the exit code."""
-    from ..bench.cluster import joined_cluster
+    """Run the grid by tasks of a Ray cluster; return the exit code."""
+    from ..bench.cluster import join_cluster
     from ..bench.grid import expand
     from ..machine import check_device
 
-    if options.device != "cuda":  # whether there is one, the nodes know
+    if options.device != "cuda":  # only the nodes need a GPU
         check_device(options.device)
     grid = expand(suite, choice, Path(options.cache), device=options.device)
-    with joined_cluster(address) as cluster:
+    with join_cluster(address) as cluster:
         slots = cluster.slots(jobs, options)
         return launch(grid, out, slots, options, cluster.starter(options, scratch and scratch.absolute()))
 
 
-def launch(grid: Grid, out: Path, slots: Sequence[Slot], options: Options, start: Start | None = None) -> int:
-    """Run and show; returns the exit code."""
+def launch(grid: Grid, out: Path, slots: Sequence[Slot], options: CellOptions, start: Start | None = None) -> int:
+    """Run the grid and show its progress; return the exit code."""
     from ..bench.launch import run_grid
     from .bench_progress import GridDisplay
 
     with GridDisplay(out, grid, len(slots)) as display:
-        failed = run_grid(out.absolute(), grid, slots, options, display.hear, start)
+        failed = run_grid(out.absolute(), grid, slots, options, display.report, start)
         display.conclude()
     return 1 if failed else 0
 
 
-def choose(
-    suite: str, words: tuple[str, ...], data: str | None, preset: str | None, lists: dict[str, list[str] | None]
-) -> tuple[Suite, Choice]:
-    """The suite that is meant and what the words choose of it."""
-    from ..bench.grid import Choice
-    from ..bench.suite_file import read_own
+def parse_choice(
+    suite: str, args: tuple[str, ...], data: str | None, preset: str | None, lists: dict[str, list[str] | None]
+) -> tuple[Suite, SuiteChoice]:
+    """Return the suite and what the arguments choose of it.
+
+    `--seeds 0 1 epochs=3` arrives as three seeds, so settings are separated from names here.
+    """
+    from ..bench.grid import SuiteChoice
+    from ..bench.suite_file import load_suite
     from ..bench.suites import find_suite
     from ..config import parse_overrides
     from ..engine.setup import with_plugin
 
-    # `--seeds 0 1 epochs=3` reaches us as three seeds: settings are told from names here.
-    given = {key: tuple(word for word in values or () if not SETTING.match(word)) for key, values in lists.items()}
-    words += tuple(word for values in lists.values() for word in values or () if SETTING.match(word))
-    choice = Choice(data, preset, settings=with_plugin(parse_overrides(words)), **given)
+    names = {key: tuple(arg for arg in values or () if not SETTING.match(arg)) for key, values in lists.items()}
+    args += tuple(arg for values in lists.values() for arg in values or () if SETTING.match(arg))
+    choice = SuiteChoice(data, preset, settings=with_plugin(parse_overrides(args)), **names)
     if Path(suite).suffix in (".yaml", ".yml"):
-        own, file = read_own(Path(suite))
-        return own, choice.over(file)
+        custom_suite, file_choice = load_suite(Path(suite))
+        return custom_suite, choice.over(file_choice)
     return find_suite(suite), choice
 
 
 @app.command(name="list")
 def list_suites(*, as_json: Json = False) -> None:
-    """Show the suites that are known by name, with the paper's tables and their sizes: rows × tasks.
+    """List the built-in suites, with the paper's tables and their sizes: rows × tasks.
 
     Parameters
     ----------
@@ -175,13 +184,13 @@ def list_suites(*, as_json: Json = False) -> None:
         table.add_column(column, no_wrap=column != "what it compares")
     for suite in SUITES:
         rows, tasks = len(suite.rows), len(suite.datasets[0].tasks)
-        places = [*suite.data, *(["any"] if suite.any_data else [])]
-        table.add_row(suite.name, suite.about, ", ".join(places), suite.table, f"{rows} × {tasks}")
+        data = [*suite.data, *(["any"] if suite.any_data else [])]
+        table.add_row(suite.name, suite.about, ", ".join(data), suite.table, f"{rows} × {tasks}")
     Console().print(table)
 
 
 def suite_json(suite: Suite) -> dict[str, Any]:
-    """A suite for `ssdg bench list --json`."""
+    """Return a suite for `ssdg bench list --json`."""
     from dataclasses import asdict
 
     return asdict(suite) | {"tasks": [f"{a}>{b}" for a, b in suite.datasets[0].tasks]}
@@ -189,12 +198,12 @@ def suite_json(suite: Suite) -> dict[str, Any]:
 
 @app.command
 def status(folder: Path, *, as_json: Json = False) -> None:
-    """Show which cells of a folder are done, running, failed and missing, and how long the rest may take.
+    """Show which cells are done, running, failed and missing, and estimate the time left.
 
     Parameters
     ----------
     folder
-        What was given as --out.
+        The benchmark folder: the --out of `ssdg bench`.
     as_json
         Print JSON: the counts, seconds left, and every cell with its state.
     """
@@ -202,14 +211,15 @@ def status(folder: Path, *, as_json: Json = False) -> None:
     from .bench_progress import read_status, show_status
 
     grid = read_grid(folder)
-    found = read_status(folder, grid)
+    progress = read_status(folder, grid)
     if not as_json:
-        show_status(grid, found)
+        show_status(grid, progress)
         return
+    seconds, errors = progress.seconds, progress.errors
     cells: list[dict[str, Any]] = [
         {key: value for key, value in vars(cell).items() if key != "config"}
-        | {"state": found.states[cell.id], "seconds": found.seconds.get(cell.id), "error": found.errors.get(cell.id)}
+        | {"state": progress.states[cell.id], "seconds": seconds.get(cell.id), "error": errors.get(cell.id)}
         for cell in grid.cells
     ]
-    left = found.seconds_left(grid.cells)
-    print(json.dumps({"suite": grid.name, **found.counts, "seconds_left": left, "cells": cells}, indent=2))
+    left = progress.seconds_left(grid.cells)
+    print(json.dumps({"suite": grid.name, **progress.counts, "seconds_left": left, "cells": cells}, indent=2))

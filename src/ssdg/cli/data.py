@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from ..errors import UserError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ..data.verify import Description
-from ..errors import UserError
 
 app = App(name="data", help="List and fetch known benchmarks; describe, count and verify folders of images.")
-app.command("ssdg.cli.data:fetch", name="fetch", help="Download a benchmark, unpack it and check it.")
+app.command("ssdg.cli.data:fetch", name="fetch", help="Download a benchmark, unpack it and verify it.")
 Json = Annotated[bool, Parameter(name="--json", negative=())]
 
 
 @app.command(name="list")
 def list_datasets(*, as_json: Json = False) -> None:
-    """Show the benchmarks that are known by name.
+    """List the known benchmarks.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def list_datasets(*, as_json: Json = False) -> None:
         table.add_row(dataset.name, domains, str(len(dataset.classes)), images, str(dataset.image_size))
     console.print(table)
     for dataset in CATALOG:
-        console.print(f"{dataset.name}: {dataset.get} (licence: {dataset.licence})", markup=False)
+        console.print(f"{dataset.name}: {dataset.get} (license: {dataset.licence})", markup=False)
 
 
 def _dataset_json(dataset: Any) -> dict[str, Any]:
@@ -53,8 +54,8 @@ def _dataset_json(dataset: Any) -> dict[str, Any]:
     return asdict(dataset) | {"tasks": dataset.tasks}
 
 
-def _found(root: Path) -> Path:
-    """A folder or archive as given; where there is none, the embedded data set of that name."""
+def _resolve_root(root: Path) -> Path:
+    """Return the path of a folder or archive, or of the embedded dataset with that name."""
     if root.exists():
         return root
     from ..engine.setup import default_cache, find_root
@@ -72,32 +73,32 @@ def _print_json(value: Any) -> None:
 def unpack(
     root: Path, to: Path, *, per_class: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
 ) -> None:
-    """Write images of .npz files as folders of PNG files, one per class: what data of your own look like.
+    """Write the images of .npz files as class folders of PNG files, the layout of custom data.
 
     Parameters
     ----------
     root
-        A folder of .npz files, or an embedded one: digits, web-digits.
+        Folder of .npz files, or an embedded dataset: digits, web-digits.
     to
-        The folder to make: DOMAIN/CLASS/N.png.
+        Output folder; images are written to DOMAIN/CLASS/N.png.
     per_class
-        Images of each class and domain.  [default: all]
+        Images per class and domain.  [default: all]
     """
     from ..data.sources.npz import unpack_arrays
 
-    counts = unpack_arrays(_found(root), to, per_class)
-    told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-    print(f"{sum(counts.values()):,} images in {to}: {told}")
+    counts = unpack_arrays(_resolve_root(root), to, per_class)
+    by_domain = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    print(f"{sum(counts.values()):,} images in {to}: {by_domain}")
 
 
 @app.command
 def describe(root: Path, *, as_json: Json = False) -> None:
-    """Show the domains, classes, image sizes and split lists that are found under a root.
+    """Show the domains, classes, image sizes and split lists under a root.
 
     Parameters
     ----------
     root
-        A folder or a .zip archive, or an embedded one: digits, web-digits.
+        Folder or .zip archive, or an embedded dataset: digits, web-digits.
     as_json
         Print JSON instead of tables.
     """
@@ -105,49 +106,49 @@ def describe(root: Path, *, as_json: Json = False) -> None:
     from ..data.verify import count_images
     from .data_tables import count_table
 
-    found = checks.describe(_found(root))
+    description = checks.describe(_resolve_root(root))
     if as_json:
-        _print_json(_description_json(found))
+        _print_json(_description_json(description))
         return
     from rich.console import Console
 
     console = Console()
-    name = found.dataset.name if found.dataset else "none of the known benchmarks"
-    console.print(f"layout: {found.benchmark.layout}", markup=False)
+    name = description.dataset.name if description.dataset else "not a known benchmark"
+    console.print(f"layout: {description.benchmark.layout}", markup=False)
     console.print(f"known as: {name}", markup=False)
-    console.print(count_table(count_images(found.benchmark)))
-    console.print(_size_table(found))
+    console.print(count_table(count_images(description.benchmark)))
+    console.print(_size_table(description))
 
 
-def _size_table(found: Description) -> Table:
+def _size_table(description: Description) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
     table = Table("domain", "sizes", "split lines")
-    for domain in found.benchmark.domains:
-        sizes = found.sizes[domain.name]
-        most = [f"{width}x{height}" for width, height in list(sizes)[:3]]
-        more = f" and {len(sizes) - 3} other sizes" if len(sizes) > 3 else ""
+    for domain in description.benchmark.domains:
+        sizes = description.sizes[domain.name]
+        listed = [f"{width}x{height}" for width, height in list(sizes)[:3]]
+        rest = f" and {len(sizes) - 3} other sizes" if len(sizes) > 3 else ""
         lines = domain.split_lines or {split: len(rows) for split, rows in domain.splits.items()}
         splits = ", ".join(f"{split} {count}" for split, count in lines.items()) or "-"
-        table.add_row(escape(domain.name), ", ".join(most) + more, splits)
+        table.add_row(escape(domain.name), ", ".join(listed) + rest, splits)
     return table
 
 
-def _description_json(found: Description) -> dict[str, Any]:
+def _description_json(description: Description) -> dict[str, Any]:
     return {
-        "layout": found.benchmark.layout,
-        "known_as": found.dataset.name if found.dataset else None,
+        "layout": description.benchmark.layout,
+        "known_as": description.dataset.name if description.dataset else None,
         "domains": [
             {
                 "name": domain.name,
                 "images": len(domain.items),
                 "classes": domain.counts(),
-                "sizes": {f"{width}x{height}": n for (width, height), n in found.sizes[domain.name].items()},
+                "sizes": {f"{width}x{height}": n for (width, height), n in description.sizes[domain.name].items()},
                 "splits": {split: len(rows) for split, rows in domain.splits.items()},
                 "split_lines": dict(domain.split_lines),
             }
-            for domain in found.benchmark.domains
+            for domain in description.benchmark.domains
         ],
     }
 
@@ -160,43 +161,43 @@ def statistics(
     as_json: Json = False,
     out: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> None:
-    """Count images by class and domain, with the rate of those that belong to no class where it is told.
+    """Count images by class and domain, with the rate of images of no class (OOD) if known.
 
-    Folders named ood tell it: web/dog/ood holds what a search for dog gave and is none, web/ood what is of no class.
-    So does an .npz file with web_labels; its images are counted by these.
+    The rate is known for folders named ood (web/dog/ood: results of the search for dog that belong to no class;
+    web/ood: any images of no class) and for .npz files with web_labels, whose images are counted by these labels.
 
     Parameters
     ----------
     root
-        A folder or a .zip archive, or an embedded one: digits, web-digits.
+        Folder or .zip archive, or an embedded dataset: digits, web-digits.
     format_
         text, markdown, latex or csv.
     as_json
         Print JSON instead.
     out
-        The file to write, instead of the terminal.
+        Output file, instead of the terminal.
     """
     from ..data.sources.benchmark import read_benchmark
     from ..data.verify import count_images
     from ..files import write_text
-    from . import data_tables as data_display
+    from . import data_tables
 
-    counted = count_images(read_benchmark(_found(root)))
-    made = data_display.as_json(counted) if as_json else data_display.render(counted, format_)
+    counts = count_images(read_benchmark(_resolve_root(root)))
+    text = data_tables.as_json(counts) if as_json else data_tables.render(counts, format_)
     if out is not None:
-        write_text(out, made)
+        write_text(out, text)
     else:
-        print(made, end="")
+        print(text, end="")
 
 
 @app.command
 def verify(root: Path, *, as_json: Json = False) -> int:
-    """Decode every image under a root and tell what is wrong; exit with 1 if anything is.
+    """Decode every image under a root and report problems; exit with 1 if there are any.
 
     Parameters
     ----------
     root
-        A folder or a .zip archive, or an embedded one: digits, web-digits.
+        Folder or .zip archive, or an embedded dataset: digits, web-digits.
     as_json
         Print JSON instead of a table.
     """
@@ -205,7 +206,7 @@ def verify(root: Path, *, as_json: Json = False) -> int:
     from ..data import verify as checks
     from .data_tables import print_findings
 
-    findings = checks.verify(_found(root))
+    findings = checks.verify(_resolve_root(root))
     if as_json:
         _print_json([asdict(finding) for finding in findings])
     else:
@@ -213,7 +214,7 @@ def verify(root: Path, *, as_json: Json = False) -> int:
     return int(bool(findings))
 
 
-SPOILING = ("count", "unreadable", "missing", "classes")  # findings that a published data set does not have
+INCOMPLETE = ("count", "unreadable", "missing", "classes")  # kinds of findings that a published dataset does not have
 
 
 def fetch(
@@ -223,7 +224,7 @@ def fetch(
     from_: Annotated[list[Path] | None, Parameter(name="--from", consume_multiple=True, negative=())] = None,
     source: str | None = None,
 ) -> int:
-    """Download a benchmark, unpack it, lay it out for --data and check it; a stopped fetch goes on.
+    """Download a benchmark, unpack it, lay it out for --data and verify it; run again to resume.
 
     Exits with 1 if images are missing, miscounted or cannot be read.
 
@@ -232,38 +233,38 @@ def fetch(
     name
         pacs, office-home, digits-dg, pacs-web or office-web.
     to
-        The new folder.  [default: the name of the benchmark, here]
+        New output folder.  [default: the name of the benchmark, in the current folder]
     from_
-        Archives on this disk (.zip, .tar, .tar.gz) instead of the network; several if the benchmark lies in several.
+        Local archives (.zip, .tar, .tar.gz) to use instead of downloading; all of them if the benchmark has several.
     source
-        The number of one of the known sources, or an address.  [default: all known ones in turn]
+        Number of a known source, or a URL.  [default: all known sources in turn]
     """
     from rich.console import Console
 
     from ..hub.download import Downloader
-    from ..hub.fetch_dataset import Fetch
-    from ..hub.published import chosen_sources, find_published
+    from ..hub.fetch_dataset import DatasetFetcher
+    from ..hub.published import find_published, select_sources
 
     if from_ and source:
-        raise UserError("--from takes files of this disk and --source the network; give one of them")
+        raise UserError("--from reads local files and --source downloads; set only one of them")
     published = find_published(name)
-    place = (to or Path(published.name)).expanduser().absolute()
+    target = (to or Path(published.name)).expanduser().absolute()
     console = Console(highlight=False, soft_wrap=True)
 
-    def say(text: str) -> None:
-        console.print(text, markup=False)
+    def log(message: str) -> None:
+        console.print(message, markup=False)
 
-    job = Fetch(published, place, Downloader(say=say), say=say)
+    fetcher = DatasetFetcher(published, target, Downloader(log=log), log=log)
     if from_:
-        job.from_files([file.expanduser() for file in from_])
+        fetcher.fetch_from_files([file.expanduser() for file in from_])
     else:
-        job.from_sources(chosen_sources(published, source))
-    say(f"{published.name} is in {place} (licence: {published.dataset.licence})")
-    return check(place)
+        fetcher.fetch_from_sources(select_sources(published, source))
+    log(f"{published.name} is in {target} (license: {published.dataset.licence})")
+    return print_check(target)
 
 
-def check(root: Path) -> int:
-    """Counts against the catalog and findings, as the other commands show them; 1 if the data set is not whole."""
+def print_check(root: Path) -> int:
+    """Print counts and findings of a fetched dataset; return 1 if it is incomplete."""
     from rich.console import Console
 
     from ..data.sources.benchmark import read_benchmark
@@ -273,4 +274,4 @@ def check(root: Path) -> int:
     Console().print(count_table(count_images(read_benchmark(root))))
     findings = verify(root)
     print_findings(findings)
-    return int(any(finding.kind in SPOILING for finding in findings))
+    return int(any(finding.kind in INCOMPLETE for finding in findings))

@@ -1,4 +1,4 @@
-"""`ssdg demo`: the main job on embedded data, with unlabeled domains or with a crawl."""
+"""`ssdg demo`: train and compare on embedded data, with unlabeled domains or with a web crawl."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from ..bench.tables.paper_figures import INK, canvas
+from ..bench.tables.paper_figures import COLORS, canvas
 from ..files import write_json
-from .train import Options, execute, prepare
+from ..schema import DomainAudit, LabelKind, Result
+from .train import RunOptions, execute, prepare
 
-Result = dict[str, Any]
 Results = dict[str, list[Result]]  # by row, one per seed
 
 
 @dataclass(frozen=True)
 class Demo:
-    """A task and the runs to compare on it, by the name of their row."""
+    """A task and the runs to compare on it."""
 
     folder: Path
     task: Mapping[str, Any]
-    rows: Mapping[str, Mapping[str, Any]]
+    rows: Mapping[str, Mapping[str, Any]]  # settings by name
 
 
 CLOSED = Demo(
@@ -34,7 +34,7 @@ CLOSED = Demo(
     {"data": "digits", "labeled": "syn", "target": "mnist", "preset": "quick"},
     {"source-only": {"method": "source-only"}, "eid": {"method": "eid"}},
 )
-# 2,400 forward passes of a batch for every strategy, within 2.5 %: what one saves in labelers goes to its DCG.
+# Every strategy has 2,400 forward passes of a batch, within 2.5 %: what it saves on labelers goes to its DCG.
 OPEN = Demo(
     Path("runs/demo-open-set"),
     {**CLOSED.task, "data": "web-digits", "web": ["web"]},
@@ -67,57 +67,58 @@ def demo(
     threads: int | None = None,
     cache: Path | None = None,
 ) -> int:
-    """Train source-only and the method on one task of the embedded digits; end with a table and a figure.
+    """Train source-only and eid on a task of the embedded digits; print a table, draw a figure, write a report.
 
     Labeled: digits rendered with fonts (syn). Unlabeled: digits over photographs (mnist_m) and scans (optdigits).
-    Never seen in training: handwritten digits (mnist). Stopped and started again, it continues.
+    Unseen: handwritten digits (mnist). The same command resumes a demo that was stopped.
 
     Parameters
     ----------
     open_set
-        Unlabeled is a web search for digits instead: wrong keywords, and one image of six shows no digit. The three
-        strategies for its web-labels side by side.
+        Use a web search for digits as unlabeled data: some keywords are wrong, and one image in six shows no digit.
+        Compares the three web-label strategies.
     seeds
-        One run of each row per seed.
+        Seeds; every row is trained once per seed.
     out
-        Where the runs, the table (demo.json), the figure (demo.png) and the page (report.html) go.
+        Folder for the runs, the numbers (demo.json), the figure (demo.png) and the report (report.html).
         [default: runs/demo, runs/demo-open-set]
     threads
         CPU threads.
     cache
-        Where decoded images are kept.
+        Folder for decoded images.
     """
     from .charts import draw_demo
 
-    chosen = OPEN if open_set else CLOSED
-    folder, console = out or chosen.folder, Console(highlight=False)
-    results = run_rows(chosen, seeds, folder, Options(threads=threads, cache=cache))
+    config = OPEN if open_set else CLOSED
+    folder, console = out or config.folder, Console(highlight=False)
+    results = run_rows(config, seeds, folder, RunOptions(threads=threads, cache=cache))
     console.print(open_table(results) if open_set else demo_table(results))
-    write_json(folder / "demo.json", summary(chosen, results))
+    write_json(folder / "demo.json", summarize(config, results))
     figure = (draw_open if open_set else draw_demo)(results, folder / "demo.png")
-    page = write_report([place_of(folder, row, seed) for row in chosen.rows for seed in seeds], folder)
-    console.print(f"figure: {figure}\nnumbers: {folder / 'demo.json'}\nreport: {page}")
+    report = write_report([run_folder(folder, row, seed) for row in config.rows for seed in seeds], folder)
+    console.print(f"figure: {figure}\nnumbers: {folder / 'demo.json'}\nreport: {report}")
     return 0
 
 
-def run_rows(chosen: Demo, seeds: list[int], folder: Path, options: Options) -> Results:
-    """Train every row with every seed; what rows have in common, such as the warm start, is trained once."""
-    results: Results = {name: [] for name in chosen.rows}
+def run_rows(demo: Demo, seeds: list[int], folder: Path, options: RunOptions) -> Results:
+    """Train every row with every seed; stages that rows share, such as the warm start, are trained once."""
+    results: Results = {name: [] for name in demo.rows}
     for seed in seeds:
-        for name, row in chosen.rows.items():
-            config, problem, machine = prepare({**chosen.task, **row, "seed": seed}, options, dry_run=False)
-            place = place_of(folder, name, seed)
-            results[name].append(execute(config, problem, machine, place, options, shelf=folder / "shelf"))
+        for name, row in demo.rows.items():
+            config, problem, machine = prepare({**demo.task, **row, "seed": seed}, options, dry_run=False)
+            path = run_folder(folder, name, seed)
+            result = execute(config, problem, machine, path, options, stage_cache=folder / "shelf")
+            results[name].append(Result.model_validate(result))
     return results
 
 
-def place_of(folder: Path, row: str, seed: int) -> Path:
-    """The run folder of a row and a seed."""
+def run_folder(folder: Path, row: str, seed: int) -> Path:
+    """Return the run folder of a row and a seed."""
     return folder / f"{row}-seed{seed}"
 
 
 def write_report(runs: list[Path], folder: Path) -> Path:
-    """The page of all runs, beside their figure."""
+    """Write the report of all runs into the folder of the demo."""
     from ..files import write_text
     from ..report.page import build, render
 
@@ -126,32 +127,33 @@ def write_report(runs: list[Path], folder: Path) -> Path:
     return path
 
 
-def summary(chosen: Demo, results: Results) -> dict[str, Any]:
-    """Accuracy on the unseen domain by row and seed; networks averaged, as `ssdg predict` does."""
-    task = next(reversed(results.values()))[0]["task"]
+def summarize(demo: Demo, results: Results) -> dict[str, Any]:
+    """Return accuracy on the unseen domain by row and seed, networks averaged as in `ssdg predict`."""
+    task = next(reversed(results.values()))[0].task
     return {
-        "task": {**chosen.task, "unlabeled": task["unlabeled"]},
+        "task": {**demo.task, "unlabeled": task.unlabeled},
         "methods": {name: accuracy_of(runs) for name, runs in results.items()},
     }
 
 
 def accuracy_of(runs: list[Result]) -> dict[str, Any]:
-    """One row over its seeds."""
-    final = [run["target"]["final"]["mean"] for run in runs]
+    """Return the accuracies (%) of a row by seed, with their mean and standard deviation."""
+    scores = [run.target for run in runs if run.target]
+    final = [score.final["mean"] for score in scores]
     return {
-        "seeds": [run["seed"] for run in runs],
+        "seeds": [run.seed for run in runs],
         "final": final,
-        "last_five": [run["target"]["last_five"]["mean"] for run in runs],
+        "last_five": [score.last_five["mean"] for score in scores],
         "mean": round(mean(final), 2),
         "deviation": round(stdev(final), 2) if len(final) > 1 else None,
-        "seconds": [run["seconds"] for run in runs],
+        "seconds": [run.seconds for run in runs],
     }
 
 
 def demo_table(results: Results) -> Table:
-    """One row per method, one column per seed."""
+    """Build a table with one row per method and one column per seed."""
     table = accuracy_table("method", results)
-    table.add_column("last five", justify="right")  # the mean of up to five of the last cycle
+    table.add_column("last five", justify="right")  # mean of up to five last epochs of the last cycle
     table.add_column("time, s", justify="right")
     for method, runs in results.items():
         row = accuracy_of(runs)
@@ -160,19 +162,19 @@ def demo_table(results: Results) -> Table:
 
 
 def accuracy_table(first: str, results: Results) -> Table:
-    """The columns that every demo has."""
+    """Build an empty table with the columns for accuracy."""
     runs = next(iter(results.values()))
-    title = f"accuracy on {runs[0]['task']['target']} (never seen), %: the model as it is shipped"
+    title = f"Test accuracy (%) on the unseen domain {runs[0].task.target}, final model"
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column(first)
     for run in runs:
-        table.add_column(f"seed {run['seed']}", justify="right")
+        table.add_column(f"seed {run.seed}", justify="right")
     table.add_column("mean ± sd", justify="right", no_wrap=True)
     return table
 
 
 def accuracy_cells(row: dict[str, Any]) -> list[str]:
-    """What stands in them."""
+    """Return the cells of these columns: one per seed, mean and standard deviation."""
     spread = "" if row["deviation"] is None else f" ± {row['deviation']:.2f}"
     return [*(f"{value:.2f}" for value in row["final"]), f"{row['mean']:.2f}{spread}"]
 
@@ -181,66 +183,67 @@ STRATEGIES = ("ignored", "retained", "refined")
 
 
 def open_table(results: Results) -> Table:
-    """One row per strategy: accuracy, the labels that DCG learned, how much of the clean set is no digit, repairs."""
-    target = results["refined"][0]["task"]["target"]
-    table = Table(title=f"accuracy on {target} (never seen), %", title_justify="left", title_style="bold")
+    """Build a table with one row per web-label strategy: accuracy, label accuracy, contents of the clean set."""
+    target = results["refined"][0].task.target
+    title = f"Test accuracy (%) on the unseen domain {target}, final model"
+    table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("web-labels", no_wrap=True)
-    for name in ("accuracy", "labels right,\n% by cycle", "OOD in\nclean, %", "repaired", "broken"):
+    for name in ("accuracy", "label accuracy\nby cycle (%)", "OOD in clean\nset (%)", "repaired", "broken"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, runs in results.items():
         row = accuracy_of(runs)
-        cells = story(runs) if name in STRATEGIES else ["-"] * 4
+        cells = label_cells(runs) if name in STRATEGIES else ["-"] * 4
         label = name if name in STRATEGIES else f"({name})"
         table.add_row(label, accuracy_cells(row)[-1], *cells)
     return table
 
 
-def story(runs: list[Result]) -> list[str]:
-    """Averages over the seeds; repaired and broken are keywords in the last clean set."""
-    right = " → ".join(f"{value:.0f}" for value in over_seeds([labels_learned(run) for run in runs]))
-    clean = [sets[-1] for run in runs if (sets := audits(run, "eid")) and sets[-1]["kept"]]
+def label_cells(runs: list[Result]) -> list[str]:
+    """Return the cells on labels, averaged over seeds; repaired and broken keywords are of the last clean set."""
+    accuracy = " → ".join(f"{value:.0f}" for value in mean_over_seeds([learned_label_accuracy(run) for run in runs]))
+    clean = [sets[max(sets)] for run in runs if (sets := crawl_audits(run, "clean-set")) and sets[max(sets)].kept]
     if not clean:
-        return [right, "-", "-", "-"]
-    strange = mean(100 * one["ood_kept"] / one["kept"] for one in clean)
-    return [right, f"{strange:.1f}", *(f"{mean(one[key] for one in clean):.0f}" for key in ("repaired", "broken"))]
+        return [accuracy, "-", "-", "-"]
+    ood = mean(100 * (row.ood_kept or 0) / row.kept for row in clean)
+    repaired, broken = (mean(row.repaired or 0 for row in clean), mean(row.broken or 0 for row in clean))
+    return [accuracy, f"{ood:.1f}", f"{repaired:.0f}", f"{broken:.0f}"]
 
 
-def labels_learned(run: Result) -> list[float]:
-    """Percent right, cycle by cycle, of the labels that DCG learned: keywords, or what the labelers said."""
-    crawl = next(iter(run["web_labels"]["domains"].values()))
-    cycles = sorted({row["round"] for row in run["epochs"]})
-    found = dict.fromkeys(cycles, crawl["kept_accuracy"])
-    if run["web_labels"]["strategy"] != "retained":
-        found |= {one["round"]: one["kept_accuracy"] for one in audits(run, "apl")}
-    return [found[number] for number in cycles]
+def learned_label_accuracy(run: Result) -> list[float]:
+    """Return the accuracy (%) per cycle of the labels that DCG learned: keywords, or the labelers' pseudo-labels."""
+    assert run.web_labels is not None
+    crawl = next(iter(run.web_labels.domains.values()))
+    learned = dict.fromkeys(sorted({row.round for row in run.epochs}), crawl)
+    if run.web_labels.strategy != "retained":
+        learned |= crawl_audits(run, "pseudo-labels")
+    return [row.kept_accuracy or 0.0 for row in learned.values()]
 
 
-def audits(run: Result, key: str) -> list[dict[str, Any]]:
-    """What the auditor says of the crawl, cycle by cycle: of the labelers' labels (apl), of the clean sets (eid)."""
-    found = [audit for audit in run["pseudo_labels"] if audit["key"].split("/")[0] == key]
-    return [{"round": one["round"], **next(iter(one["domains"].values()))} for one in found]
+def crawl_audits(run: Result, kind: LabelKind) -> dict[int, DomainAudit]:
+    """Return the audits of the crawl by cycle: of the labelers' pseudo-labels, or of the clean sets."""
+    return {audit.round: next(iter(audit.domains.values())) for audit in run.pseudo_labels if audit.kind == kind}
 
 
-def over_seeds(lists: list[list[float]]) -> list[float]:
-    """The mean at each place."""
-    return [mean(values) for values in zip(*lists, strict=True)]
+def mean_over_seeds(curves: list[list[float]]) -> list[float]:
+    """Return the elementwise mean."""
+    return [mean(values) for values in zip(*curves, strict=True)]
 
 
 def draw_open(results: Results, path: Path) -> Path:
-    """Left: accuracy on the unseen domain after every epoch. Right: the labels that DCG learns, cycle by cycle."""
-    task = results["refined"][0]["task"]
+    """Draw accuracy on the unseen domain after every epoch (left) and accuracy of DCG's labels per cycle (right)."""
+    task = results["refined"][0].task
     with canvas(path, 2, figsize=(10, 4.2)) as (figure, (left, right)):
-        figure.suptitle(f"labeled {task['labeled']}, a web search unlabeled, unseen {task['target']}")
-        for colour, marker, name in zip(INK, "os^", STRATEGIES, strict=False):
-            runs, style = results[name], {"color": colour, "marker": marker, "label": f"web-labels {name}"}
-            curve = over_seeds([[row["target"][-1] for row in run["epochs"]] for run in runs])
+        figure.suptitle(f"labeled {task.labeled}, a web search unlabeled, unseen {task.target}")
+        for color, marker, name in zip(COLORS, "os^", STRATEGIES, strict=False):
+            runs, style = results[name], {"color": color, "marker": marker, "label": f"web-labels {name}"}
+            curve = mean_over_seeds([[row.target[-1] for row in run.epochs] for run in runs])
             left.plot([(n + 1) / len(curve) * 100 for n in range(len(curve))], curve, **style)
-            labels = over_seeds([labels_learned(run) for run in runs])
+            labels = mean_over_seeds([learned_label_accuracy(run) for run in runs])
             right.plot(range(1, len(labels) + 1), labels, **style)
-        floor = mean(run["target"]["final"]["mean"] for run in results["source-only"])
-        left.axhline(floor, color="0.4", linestyle="--", label="source-only")
-        left.set(xlabel="DCG done, %", ylabel="accuracy, %", title=f"unseen domain: {task['target']}")
-        right.set(xlabel="cycle", ylabel="labels that are right, %", title="labels of the crawl that DCG learns")
+        baseline = mean(run.target.final["mean"] for run in results["source-only"] if run.target)
+        left.axhline(baseline, color="0.4", linestyle="--", label="source-only")
+        left.set(xlabel="progress of DCG (%)", ylabel="accuracy (%)", title=f"unseen domain: {task.target}")
+        right.set(xlabel="cycle", ylabel="label accuracy (%)", title="labels of the crawl that DCG learns")
         right.set_xticks(range(1, len(labels) + 1))
         for axes in (left, right):
             axes.set_ylim(0, 100)

@@ -1,4 +1,4 @@
-"""`ssdg export`."""
+"""The command `ssdg export`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..errors import UserError
 
 if TYPE_CHECKING:
     from ..artifact.load import Model
-    from ..export.exporter import Made
-    from ..export.graph import Form
-    from ..export.parity import Pictures
+    from ..export.exporter import ExportedFile
+    from ..export.graph import GraphOptions
+    from ..export.parity import CheckImages
 
 SUFFIXES = {"onnx": ".onnx", "torch-export": ".pt2"}
 Paths = Annotated[list[Path] | None, Parameter(consume_multiple=True)]
@@ -36,38 +36,39 @@ def export(
     plugin: Path | None = None,
     json_: bool = False,
 ) -> int:
-    """Write a trained model as a file for other programs, once it has been found to say what torch says.
+    """Export a trained model to a file for other programs, after checking that it agrees with torch.
 
     Parameters
     ----------
     run
-        The folder of a run that has ended, or of a model.
+        The folder of a finished run or of a model.
     format
-        onnx, torch-export (a .pt2 file) or safetensors (the model's folder as it is).
+        onnx, torch-export (a .pt2 file) or safetensors (a copy of the model folder).
     network
-        The mean of the networks' probabilities, or 1, 2, ... for one of them alone.
+        mean for the averaged probabilities of the networks, or 1, 2, ... for a single one.
     quantize
-        int8: weights and activations of 8 bits, ranges by --images or the run's thumbnails. For onnx.
+        int8: 8-bit weights and activations, with ranges from --images or the run's thumbnails. Only for onnx.
     out
         The file to write; for safetensors a folder.  [default: model.onnx, model-int8.onnx or model.pt2 in RUN]
     preprocessing
         inside: the input is uint8 (N, S, S, 3); beside: float32 (N, 3, S, S) in [0, 1].
     reject
-        A second output, the score that the thresholds for 'unknown' are of.
+        Add a second output: the score for the thresholds of 'unknown'.
     images
-        Images, folders and archives to check on; class folders tell accuracy too.  [default: thumbnails of the run]
+        Images, folders and archives for the check; class folders add accuracy.  [default: thumbnails of the run]
     tolerance
-        The largest difference of probabilities (1e-4); with --quantize the share of images of another class (0.1).
+        The largest allowed difference of probabilities (1e-4); with --quantize the largest allowed fraction of images
+        that get another class (0.1).
     plugin
-        The Python file with the run's method, where it is one of your own.
+        The Python file with the run's method, if it is a custom one.
     json_
         Print JSON.
     """
     from ..artifact.load import load_model
-    from ..export.graph import Form
+    from ..export.graph import GraphOptions
 
-    form = Form(network, preprocessing == "inside", reject)
-    check_words(format, form, quantize, out, tolerance, images)
+    options = GraphOptions(network, preprocessing == "inside", reject)
+    check_arguments(format, options, quantize, out, tolerance, images)
     if format == "onnx":
         from ..export.onnx_files import require_onnx
 
@@ -77,14 +78,49 @@ def export(
         assert out is not None
         return copy(run, out)
     path = out or run / f"model{'-int8' if quantize else ''}{SUFFIXES[format]}"
-    return write(run, path, model, form, format, images or [], tolerance, int8=quantize is not None, as_json=json_)
+    return write(run, path, model, options, format, images or [], tolerance, int8=quantize is not None, as_json=json_)
+
+
+def check_arguments(
+    kind: str,
+    options: GraphOptions,
+    quantize: str | None,
+    out: Path | None,
+    tolerance: float | None,
+    images: list[Path] | None,
+) -> None:
+    """Reject invalid combinations of options before anything is read."""
+    if kind == "safetensors":
+        is_used = {
+            "--network": options.network != "mean",  # a method builds and loads its networks together
+            "--quantize": quantize is not None,
+            "--preprocessing": not options.has_preprocessing,
+            "--reject": options.has_score,
+            "--images": bool(images),
+            "--tolerance": tolerance is not None,
+        }
+        if used := [name for name, is_set in is_used.items() if is_set]:
+            raise UserError(
+                f"--format safetensors copies the model unchanged; leave out {used[0]}, or use --format onnx"
+            )
+        if out is None:
+            raise UserError("--format safetensors needs a folder for the copy; add -o DIR")
+        return
+    if quantize and kind != "onnx":
+        raise UserError(f"--quantize {quantize} works only with onnx files; use --format onnx, or leave it out")
+    if out is not None and (out.suffix != SUFFIXES[kind] or out.is_dir()):
+        raise UserError(f"'{out}' is not a file name for --format {kind}; give a name that ends in {SUFFIXES[kind]}")
+    if tolerance is not None and not (0 <= tolerance <= (1 if quantize else math.inf)):
+        raise UserError(
+            f"--tolerance {tolerance:g} is out of range; give a number of at least 0, with --quantize at most 1"
+        )
 
 
 def write(
     run: Path,
     path: Path,
     model: Model,
-    form: Form,
+    options: GraphOptions,
     kind: str,
     images: list[Path],
     tolerance: float | None,
@@ -92,59 +128,34 @@ def write(
     int8: bool,
     as_json: bool,
 ) -> int:
-    """Make the file, and write it if it passes."""
+    """Export the model, write the file if it passes the check, and print the result."""
     from ..artifact.load import model_of, read_card
-    from ..export.exporter import Unfaithful, check_form, make
-    from ..export.parity import pictures
+    from ..export.exporter import ParityError, check_options, export_model
+    from ..export.parity import load_check_images
     from ..files import write_bytes
-    from . import FAILED, complain
+    from . import FAILED, print_error
 
-    check_form(model, form)
-    found = pictures(run, images, model.classes, model.size)
-    if int8 and not found.are_real:
+    check_options(model, options)
+    check_images = load_check_images(run, images, model.classes, model.size)
+    if int8 and not check_images.are_real:
         raise UserError(
-            f"--quantize int8 needs images to measure ranges on, and '{run}' has no thumbnails; give --images DIR"
+            f"--quantize int8 needs images to measure ranges, and '{run}' has no thumbnails; add --images DIR"
         )
     try:
-        made = make(model, read_card(model_of(run)), form, kind, found, tolerance, int8=int8)
-    except Unfaithful as error:
-        return complain(str(error), FAILED)
-    write_bytes(path, made.content)
+        card = read_card(model_of(run))
+        exported = export_model(model, card, options, kind, check_images, tolerance, int8=int8)
+    except ParityError as error:
+        return print_error(str(error), FAILED)
+    write_bytes(path, exported.content)
     if as_json:
-        print(json.dumps(report(path, made, found), indent=2))
+        print(json.dumps(to_json(path, exported, check_images), indent=2))
     else:
-        tell(path, model, form, made, found)
+        print_summary(path, model, options, exported, check_images)
     return 0
 
 
-def check_words(
-    kind: str, form: Form, quantize: str | None, out: Path | None, tolerance: float | None, images: list[Path] | None
-) -> None:
-    """Refuse what cannot be meant, before anything is read."""
-    if kind == "safetensors":
-        given = {
-            "--network": form.network != "mean",  # a method's networks are built and loaded together
-            "--quantize": quantize is not None,
-            "--preprocessing": not form.inside,
-            "--reject": form.reject,
-            "--images": bool(images),
-            "--tolerance": tolerance is not None,
-        }
-        if wrong := [name for name, is_given in given.items() if is_given]:
-            raise UserError(f"--format safetensors copies the model as it is; leave out {wrong[0]}, or give onnx")
-        if out is None:
-            raise UserError("--format safetensors needs a folder to copy the model to; give -o DIR")
-        return
-    if quantize and kind != "onnx":
-        raise UserError(f"--quantize {quantize} is for onnx files; give --format onnx, or leave it out")
-    if out is not None and (out.suffix != SUFFIXES[kind] or out.is_dir()):
-        raise UserError(f"'{out}' is no name for a file of --format {kind}; give one that ends in {SUFFIXES[kind]}")
-    if tolerance is not None and not (0 <= tolerance <= (1 if quantize else math.inf)):
-        raise UserError(f"--tolerance {tolerance:g} is none; give a number from 0 on, with --quantize up to 1")
-
-
 def copy(run: Path, out: Path) -> int:
-    """The model's folder, all of its own files."""
+    """Copy the files of the model folder."""
     from ..artifact.load import model_of
     from ..estimator.save_load import copy_model
 
@@ -153,54 +164,56 @@ def copy(run: Path, out: Path) -> int:
     return 0
 
 
-def report(path: Path, made: Made, pictures: Pictures) -> dict[str, Any]:
-    """What `--json` prints."""
-    parity = {**vars(made.parity), "on": pictures.told, "real": pictures.are_real}
-    return {"file": str(path), "bytes": len(made.content), "parity": parity, "int8": made.int8 or None}
+def to_json(path: Path, exported: ExportedFile, images: CheckImages) -> dict[str, Any]:
+    """Return the output of `--json`."""
+    parity = {**vars(exported.parity), "on": images.description, "real": images.are_real}
+    return {"file": str(path), "bytes": len(exported.content), "parity": parity, "int8": exported.int8 or None}
 
 
-def tell(path: Path, model: Model, form: Form, made: Made, pictures: Pictures) -> None:
-    """The lines of `ssdg export`."""
-    from ..export.exporter import batch_sizes
+def print_summary(
+    path: Path, model: Model, options: GraphOptions, exported: ExportedFile, images: CheckImages
+) -> None:
+    """Print the lines of `ssdg export`, and notes on stderr."""
+    from ..export.exporter import describe_batches
 
-    size, parity = model.size, made.parity
-    shape = f"uint8 (N, {size}, {size}, 3)" if form.inside else f"float32 (N, 3, {size}, {size})"
-    print(f"wrote {path} ({len(made.content) / 1e6:.2f} MB): images {shape} → {', '.join(form.outputs)}")
+    size, parity = model.size, exported.parity
+    shape = f"uint8 (N, {size}, {size}, 3)" if options.has_preprocessing else f"float32 (N, 3, {size}, {size})"
+    print(f"wrote {path} ({len(exported.content) / 1e6:.2f} MB): images {shape} → {', '.join(options.outputs)}")
     score = f", of scores {parity.score:.2g}" if parity.score is not None else ""
     print(
-        f"checked against torch on {pictures.told}, {batch_sizes(parity.images)} at a time: largest difference of "
-        f"probabilities {parity.probs:.2g}{score}; {parity.same:,} of {parity.images:,} get the same class"
+        f"checked against torch on {images.description} in batches of {describe_batches(parity.images)}: largest "
+        f"difference of probabilities {parity.probs:.2g}{score}; same class for {parity.same:,} of {parity.images:,}"
     )
-    if made.int8:
-        print("\n".join(int8_lines(made.int8)))
-    for note in notes(model, form, pictures):
+    if exported.int8:
+        print("\n".join(int8_lines(exported.int8)))
+    for note in notes(model, options, images):
         print(note, file=sys.stderr)
 
 
-def int8_lines(told: dict[str, Any]) -> list[str]:
-    """What quantizing gained and cost."""
-    whose = "others" if told["on_others"] else "the same ones, for there are few"
+def int8_lines(report: dict[str, Any]) -> list[str]:
+    """Return sentences about the effect of quantization on classes, accuracy, speed and size."""
+    which = "other images" if report["on_others"] else "the same images, because there are few"
     lines = [
-        f"int8 gives {100 * told['agreement']:.2f} % of {told['images']:,} images the same class as torch in fp32; "
-        f"its ranges are of {told['calibrated_on']:,} images ({whose})"
+        f"int8 predicts the same class as torch in fp32 for {100 * report['agreement']:.2f} % of "
+        f"{report['images']:,} images; its ranges come from {report['calibrated_on']:,} images ({which})"
     ]
-    if told["accuracy"]:
-        lines.append(f"percent right: {told['accuracy']['fp32']:.2f} in fp32, {told['accuracy']['int8']:.2f} in int8")
-    speed, sizes = told["speed"], told["bytes"]
+    if accuracy := report["accuracy"]:
+        lines.append(f"accuracy (%): {accuracy['fp32']:.2f} in fp32, {accuracy['int8']:.2f} in int8")
+    speed, sizes = report["speed"], report["bytes"]
     lines.append(
-        f"{speed['times']:.2f} times as fast as fp32 in onnxruntime here ({speed['batch']} images at a time, "
-        f"{speed['threads']} threads); {sizes['int8'] / sizes['fp32']:.2f} of the size"
+        f"{speed['times']:.2f} times as fast as fp32 in onnxruntime on this machine (batches of {speed['batch']}, "
+        f"{speed['threads']} threads); {sizes['int8'] / sizes['fp32']:.2f} times the size"
     )
     return lines
 
 
-def notes(model: Model, form: Form, pictures: Pictures) -> list[str]:
-    """What a user should know of this file."""
-    found = []
-    if not pictures.are_real:
-        found.append("note: there were no images to check on, so it was noise; give --images to check on real ones")
-    if form.network != "mean" and model.temperature is not None:
-        found.append(f"note: the temperature {model.temperature:g} was chosen for the mean of the networks")
+def notes(model: Model, options: GraphOptions, images: CheckImages) -> list[str]:
+    """Return the caveats of this file."""
+    lines = []
+    if not images.are_real:
+        lines.append("note: checked on noise, because there are no images; add --images to check on real ones")
+    if options.network != "mean" and model.temperature is not None:
+        lines.append(f"note: the temperature {model.temperature:g} was chosen for the mean of the networks")
     if model.temperature is None:
-        found.append("note: this model has no temperature; probabilities are as the networks say them")
-    return found
+        lines.append("note: this model has no temperature; its probabilities are not calibrated")
+    return lines

@@ -1,4 +1,4 @@
-"""`ssdg methods`."""
+"""The command `ssdg methods`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def methods(*, plugin: Path | None = None, json_: bool = False) -> None:
-    """List the methods that can be trained. Any DA method and any DG method compose to `A+B`.
+    """List the available methods. Any DA method A and any DG method B compose to `A+B`.
 
     Parameters
     ----------
     plugin
-        A Python file that registers methods of your own.
+        A Python file that registers custom methods.
     json_
         Print JSON: name, family, paper, needs, summary and settings of each method.
     """
@@ -26,7 +26,7 @@ def methods(*, plugin: Path | None = None, json_: bool = False) -> None:
         load_plugin(plugin)
     rows = sorted(METHODS.values(), key=lambda m: (m.family, m.name))
     if json_:
-        told = [
+        records = [
             {
                 "name": m.name,
                 "family": m.family,
@@ -37,10 +37,10 @@ def methods(*, plugin: Path | None = None, json_: bool = False) -> None:
             }
             for m in rows
         ]
-        print(json.dumps(told, indent=2))
+        print(json.dumps(records, indent=2))
         return
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("method", "family", "needs", "what it does", "paper"):
+    for column in ("method", "family", "needs", "summary", "paper"):
         table.add_column(column, overflow="fold")
     for m in rows:
         table.add_row(m.name, m.family, ", ".join(m.needs) or "-", m.summary, m.paper)

@@ -1,4 +1,4 @@
-"""`ssdg report`."""
+"""The command `ssdg report`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def report(
     watch: Annotated[bool, Parameter(negative=())] = False,
     port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
 ) -> int:
-    """Write one page of a run, of several runs or of a benchmark: it needs no network and can be mailed.
+    """Write a self-contained HTML page about a run, several runs or a benchmark.
 
     Parameters
     ----------
     folders
-        Run folders, or folders that `ssdg bench` filled.
+        Run folders, or folders of `ssdg bench`.
     out
         The page to write.  [default: report.html]
     watch
-        Write nothing; serve the page to a browser on this machine and keep it fresh while a run is going on.
+        Write no file; serve the page to a browser on this machine and update it while a run trains.
     port
-        Of --watch; 0 takes a free one.  [default: 8737]
+        The port of --watch; 0 chooses a free one.  [default: 8737]
     """
     if not folders:
         raise UserError("no folder was given; name one or more run folders or a benchmark folder")
@@ -40,18 +40,18 @@ def report(
             raise UserError("--watch writes no page; leave out -o, or leave out --watch")
         return serve(folders, PORT if port is None else port)
     if port is not None:
-        raise UserError("--port says nothing without --watch; leave it out, or add --watch")
+        raise UserError("--port has no effect without --watch; leave it out, or add --watch")
     from ..files import write_text
     from ..report.page import build, render
 
-    where = out or PAGE
-    write_text(where, render(build(folders)))
-    print(f"report: {where}")
+    path = out or PAGE
+    write_text(path, render(build(folders)))
+    print(f"report: {path}")
     return 0
 
 
 def serve(folders: tuple[Path, ...], port: int) -> int:
-    """Answer a browser until Ctrl-C."""
+    """Serve the page until Ctrl-C."""
     from ..report.page import address_of, make_server
 
     with make_server(folders, port) as server:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
-
-from ..errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..selection.candidates import Group
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..selection.candidates import SCORES, Group, Score
-from ..selection.ranking import FEWEST, chosen_by, is_scored, judge, ranks_of, too_few
+from ..errors import UserError
+from ..selection.candidates import SCORES, Group, Score, by_run, by_task, read_runs
+from ..selection.ranking import FEWEST, chosen_by, is_scored, judge, judge_group, ranks_of, too_few
 
-USED = "The target was read to judge the scores only: no rank and no choice depends on it."
-BLIND = "The target was not read."
+TARGET_USED = "The target was used only to evaluate the scores; no rank and no selection depends on it."
+TARGET_NOT_READ = "The target was not read."
+UNITS: dict[Score, str] = {"validation": "%", "agreement": "%", "information": "nats", "density": "nats"}
+DIGITS: dict[Score, int] = {"validation": 2, "agreement": 2, "information": 3, "density": 3}
+WIDTH = 120  # characters of a line in a file or a pipe
 
 
 def select(
@@ -37,124 +33,120 @@ def select(
     blind: Annotated[bool, Parameter(negative=())] = False,
     json_: bool = False,
 ) -> int:
-    """Rank runs by scores that need no label of the target, and tell how well each score would have chosen.
+    """Rank runs by scores that need no target labels, and show how well each score would have selected.
 
-    Runs are compared within a task: the same labeled, unlabeled and target domain. Nothing is ranked by the target.
+    Runs are compared within a task: the same labeled, unlabeled and target domains. No rank depends on the target.
 
     Parameters
     ----------
     folders
-        Run folders, or folders that `ssdg bench` filled.
+        Run folders or benchmark folders.
     by
-        The score that orders the table and chooses.
+        The score to rank and select by.
     epochs
         Rank the epochs of each run instead of the runs.
     blind
-        Do not read the target at all: no second table.
+        Do not read the target; omit the evaluation of the scores.
     json_
         Print JSON.
     """
-    from ..selection.candidates import by_run, by_task, read_runs
-
     if not folders:
-        raise UserError("no folder was given; name run folders, such as runs/*, or a benchmark folder")
+        raise UserError("no folder given; pass run folders, such as runs/*, or a benchmark folder")
     runs = read_runs(folders, blind=blind)
     groups = by_run(runs) if epochs else by_task(runs)
     if json_:
         print(json.dumps(as_json(groups, by, blind), indent=2, ensure_ascii=False, allow_nan=False))
         return 0
-    show(groups, by, what="epoch" if epochs else "run", blind=blind)
+    show(groups, by, candidate="epoch" if epochs else "run", blind=blind)
     return 0
 
 
-def as_json(groups: Sequence[Group], by: Any, blind: bool) -> dict[str, Any]:
-    """All that the tables show; what is known of the target stands under `judged` alone."""
-    from ..selection.candidates import SCORES
-    from ..selection.ranking import chosen_by, is_scored, judge, judge_group
-
-    told: dict[str, Any] = {"by": by, "groups": [], "judged": None, "note": BLIND if blind else USED}
-    for group in groups:
-        rows = ranked_rows(group)
-        chosen = [candidate.label for candidate in chosen_by(group, by)]
-        told["groups"].append({"task": group.title, "chosen": chosen, "candidates": rows})
+def as_json(groups: Sequence[Group], by: Score, blind: bool) -> dict[str, Any]:
+    """Return the contents of the tables; everything that depends on the target is under `judged`."""
+    content: dict[str, Any] = {
+        "by": by,
+        "groups": [
+            {
+                "task": group.title,
+                "chosen": [candidate.label for candidate in chosen_by(group, by)],
+                "candidates": ranked_rows(group),
+            }
+            for group in groups
+        ],
+        "judged": None,
+        "note": TARGET_NOT_READ if blind else TARGET_USED,
+    }
     if is_scored(groups):
-        each = [{s: asdict(j) if (j := judge_group(group, s)) else None for s in SCORES} for group in groups]
-        targets = [{c.label: c.target for c in group.candidates} for group in groups]
-        scores = {score: asdict(verdict) for score, verdict in judge(groups).items()}
-        told["judged"] = {"scores": scores, "groups": each, "target": targets}
-    return told
+        content["judged"] = {
+            "scores": {score: asdict(verdict) for score, verdict in judge(groups).items()},
+            "groups": [{s: asdict(j) if (j := judge_group(group, s)) else None for s in SCORES} for group in groups],
+            "target": [{c.label: c.target for c in group.candidates} for group in groups],
+        }
+    return content
 
 
 def ranked_rows(group: Group) -> list[dict[str, Any]]:
-    """Every candidate of a group with its scores and its ranks."""
-    from ..selection.candidates import SCORES
-    from ..selection.ranking import ranks_of
-
+    """Return every candidate of a group with its scores and ranks."""
     ranks = {score: ranks_of(group, score) for score in SCORES}
     return [
         {
             "name": candidate.label,
             "folder": str(candidate.folder),
             "scores": dict(candidate.scores),
-            "ranks": {score: ranks[score][place] for score in SCORES},
+            "ranks": {score: ranks[score][index] for score in SCORES},
         }
-        for place, candidate in enumerate(group.candidates)
+        for index, candidate in enumerate(group.candidates)
     ]
 
 
-UNITS: dict[Score, str] = {"validation": "%", "agreement": "%", "information": "nats", "density": "nats"}
-WIDE = 120  # characters of a line in a file or a pipe
-DIGITS: dict[Score, int] = {"validation": 2, "agreement": 2, "information": 3, "density": 3}
-
-
-def show(groups: Sequence[Group], by: Score, *, what: str, blind: bool) -> None:
-    """The ranks, the choice, and how well each score would have chosen."""
-    console = Console(highlight=False, width=None if Console().is_terminal else WIDE)
+def show(groups: Sequence[Group], by: Score, *, candidate: str, blind: bool) -> None:
+    """Print ranks and selections, and how well each score would have selected; candidates are runs or epochs."""
+    console = Console(highlight=False, width=None if Console().is_terminal else WIDTH)
     for group in groups:
         console.print(Text(group.title, "bold"))
-        console.print(rank_table(group, by, what))
-        console.print(Text(f"{choice(group, by, what)}\n"))
-    if blind or not is_scored(groups):
-        console.print(BLIND if blind else f"No {what} has a scored target: how well a score chooses is not known.")
+        console.print(rank_table(group, by, candidate))
+        console.print(Text(f"{describe_selection(group, by, candidate)}\n"))
+    if blind:
+        console.print(TARGET_NOT_READ)
         return
-    unit = "runs" if what == "epoch" else "tasks"
-    told = f"How well each score would have chosen, percent right on the target, mean over {unit}"
-    console.print(Text(told, "bold"))
+    if not is_scored(groups):
+        console.print(f"No {candidate} has a scored target, so the scores cannot be evaluated.")
+        return
+    unit = "runs" if candidate == "epoch" else "tasks"
+    console.print(Text(f"Target accuracy (%) of the {candidate} that each score selects, mean over {unit}", "bold"))
     console.print(verdict_table(groups, unit))
     if few := too_few(groups):
-        named = "; ".join(few[:3]) + (f"; {len(few) - 3} more" if len(few) > 3 else "")
-        console.print(Text(f"Fewer than {FEWEST} {what}s with a scored target, so no correlation: {named}"))
-    console.print(USED)
+        titles = "; ".join(few[:3]) + (f"; {len(few) - 3} more" if len(few) > 3 else "")
+        console.print(Text(f"No correlation (fewer than {FEWEST} {candidate}s with a scored target): {titles}"))
+    console.print(TARGET_USED)
 
 
-def rank_table(group: Group, by: Score, what: str) -> Table:
-    """Every score with its rank in brackets, the best of `by` first."""
+def rank_table(group: Group, by: Score, candidate: str) -> Table:
+    """Build a table of the scores with ranks in parentheses, sorted by the score `by`."""
     table = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1))
-    table.add_column(what, no_wrap=True)
+    table.add_column(candidate, no_wrap=True)
     for score in SCORES:
         table.add_column(f"{score}\n{UNITS[score]}", justify="right", no_wrap=True)
     ranks = {score: ranks_of(group, score) for score in SCORES}
-    places = sorted(range(len(group.candidates)), key=lambda place: ranks[by][place] or math.inf)
-    for place in places:
-        candidate = group.candidates[place]
-        cells = [_cell(score, candidate.scores[score], ranks[score][place]) for score in SCORES]
-        table.add_row(Text(candidate.label), *cells)
+    for index in sorted(range(len(group.candidates)), key=lambda index: ranks[by][index] or math.inf):
+        row = group.candidates[index]
+        table.add_row(Text(row.label), *(_cell(score, row.scores[score], ranks[score][index]) for score in SCORES))
     return table
 
 
-def choice(group: Group, by: Score, what: str) -> str:
-    """Who is chosen, in words."""
-    names = [candidate.label for candidate in chosen_by(group, by)]
+def describe_selection(group: Group, by: Score, candidate: str) -> str:
+    """Return which candidates have the highest score, as a sentence."""
+    names = [row.label for row in chosen_by(group, by)]
     if not names:
-        return f"no {what} has a score of {by}; choose with another --by"
-    return f"best by {by}: {names[0]}" if len(names) == 1 else f"best by {by}, equal: {', '.join(names)}"
+        return f"no {candidate} has the score {by}; use another --by"
+    return f"best by {by}: {names[0]}" if len(names) == 1 else f"best by {by}, tied: {', '.join(names)}"
 
 
 def verdict_table(groups: Sequence[Group], unit: str) -> Table:
-    """The scores against the target; `scored`: candidates that have the score, of those with a scored target."""
+    """Build the table that evaluates the scores; `scored` is the share of candidates that have the score."""
     table = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1))
     table.add_column("score", no_wrap=True)
-    for name in (f"Spearman\n({unit})", "choice", "best", "mean", "regret", unit, "scored"):
+    for name in (f"Spearman\n({unit})", "selected", "best", "mean", "regret", unit, "scored"):
         table.add_column(name, justify="right", no_wrap=True)
     for score, verdict in judge(groups).items():
         correlation = f"{verdict.correlation:.2f} ({verdict.correlated})" if verdict.correlation is not None else "-"

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 
 from ..errors import UserError
 
-IMAGES = 1000  # in a panel of a t-SNE
+DEFAULT_IMAGES = 1000  # in a panel of a t-SNE
 
 
 def table(
@@ -22,24 +22,24 @@ def table(
     against: str | None = None,
     out: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> int:
-    """Make the table of a benchmark folder: rows are methods by family, columns are tasks and their average.
+    """Print the table of a benchmark folder: rows are methods by family, columns are tasks and their average.
 
-    Cells that are not done are `-`, and so is an average that lacks a task. One row is tested against every other.
+    `-` means that no cell is done, or that an average lacks a task. One row is tested against every other row.
 
     Parameters
     ----------
     folder
-        The folder that `ssdg bench` filled.
+        The benchmark folder: the --out of `ssdg bench`.
     format_
         text, markdown, latex, csv or json.
     paper
-        Put the paper's numbers below ours.
+        Show the paper's numbers below ours.
     number
-        last-five: mean of the last five epochs, as the paper reports. final: the last epoch.
+        last-five: mean of the last five epochs, as in the paper. final: the last epoch.
     against
-        The row that is tested against every other; eid, or the first of ours, if none is named.
+        The row to test against every other row.  [default: eid, or the first of family ours]
     out
-        The file to write, instead of the terminal.
+        Write to this file instead of the terminal.
     """
     from rich.console import Console
 
@@ -49,14 +49,14 @@ def table(
     from ..bench.tables.text import print_table
     from ..files import write_text
 
-    made = make_table(read_results(folder), number, paper=paper, against=against)
+    results_table = make_table(read_results(folder), number, paper=paper, against=against)
     console = Console()
     if out is not None:
-        write_text(out, render(made, format_))
+        write_text(out, render(results_table, format_))
     elif format_ == "text" and console.is_terminal:
-        print_table(made, console)
+        print_table(results_table, console)
     else:
-        print(render(made, format_), end="")
+        print(render(results_table, format_), end="")
     return 0
 
 
@@ -74,69 +74,69 @@ def figure(
 ) -> int:
     """Draw a figure of a benchmark folder, or the t-SNE of a run folder.
 
-    Every mean is over the tasks and seeds that all rows shown have.
+    Means are over the tasks and seeds that all rows in the figure have.
 
     Parameters
     ----------
     folder
-        The folder that `ssdg bench` filled; for tsne that of one run of eid.
+        The benchmark folder: the --out of `ssdg bench`; for tsne the folder of a run of eid.
     kind
-        pseudo-labels: percent right per cycle. labels-target: pseudo-label accuracy against target accuracy.
-        cycles, clean-rate, mix: target accuracy of rows that differ in this setting alone.
-        tsne: features per cycle, a labeler's of the training domains and network 1's of the unseen domain.
+        pseudo-labels: pseudo-label accuracy per cycle. labels-target: pseudo-label accuracy against target accuracy.
+        cycles, clean-rate, mix: target accuracy of rows that differ only in this setting.
+        tsne: features per cycle, of the training domains in a labeler and of the unseen domain in network 1.
     out
-        The picture to write, .png or .svg.
+        The image file to write, .png or .svg.
     number
-        last-five: mean of the last five epochs, as the paper reports. final: the last epoch.  [default: last-five]
+        last-five: mean of the last five epochs, as in the paper. final: the last epoch.  [default: last-five]
     paper
         Add the paper's numbers for the same tasks, where it has them.
     unlabeled
         tsne: the unlabeled domain whose labeler is shown.  [default: the first]
     images
-        tsne: how many images a panel shows.  [default: 1000]
+        tsne: number of images per panel.  [default: 1000]
     device
         tsne: auto, cpu or cuda.
     cache
-        tsne: where decoded images are kept.  [default: as the run was started]
+        tsne: folder for decoded images.  [default: that of the run]
     """
     if kind == "tsne":
-        refuse("tsne", number=number, paper=paper or None)
-        return evolution(folder, out, unlabeled, images or IMAGES, device, cache)
-    refuse(kind, unlabeled=unlabeled, images=images, cache=cache)
+        reject_options("tsne", number=number, paper=paper or None)
+        return draw_tsne(folder, out, unlabeled, images or DEFAULT_IMAGES, device, cache)
+    reject_options(kind, unlabeled=unlabeled, images=images, cache=cache)
     from ..bench.folder import read_results
-    from ..bench.tables.paper_figures import draw
+    from ..bench.tables.paper_figures import draw_figure
 
-    print(f"figure: {draw(read_results(folder), kind, out, number or 'last-five', paper=paper)}")
+    print(f"figure: {draw_figure(read_results(folder), kind, out, number or 'last-five', paper=paper)}")
     return 0
 
 
-def evolution(folder: Path, out: Path, unlabeled: str | None, images: int, device: str, cache: Path | None) -> int:
+def draw_tsne(folder: Path, out: Path, unlabeled: str | None, images: int, device: str, cache: Path | None) -> int:
     """Draw the t-SNE of a run."""
-    from ..bench.tables.paper_figures import check_picture
-    from ..bench.tables.tsne import draw_evolution, evolution_of
+    from ..bench.tables.paper_figures import check_figure_path
+    from ..bench.tables.tsne import compute_evolution, draw_evolution
 
-    check_picture(out)
+    check_figure_path(out)
     if (folder / "suite.json").exists():
-        raise UserError(f"'{folder}' is a benchmark, and a t-SNE is of one run; {cells_with_labelers(folder)}")
-    made = evolution_of(folder, unlabeled=unlabeled, images=images, cache=cache, device=device)
-    print(f"figure: {draw_evolution(made, out)}")
+        raise UserError(f"'{folder}' is a benchmark folder, but a t-SNE is of one run; {suggest_cell(folder)}")
+    evolution = compute_evolution(folder, unlabeled=unlabeled, images=images, cache=cache, device=device)
+    print(f"figure: {draw_evolution(evolution, out)}")
     return 0
 
 
-def cells_with_labelers(folder: Path) -> str:
-    """What to name instead of a benchmark folder."""
+def suggest_cell(folder: Path) -> str:
+    """Return which cell to pass instead of its benchmark folder."""
     from ..bench.folder import read_results
 
     results = read_results(folder)
-    done = [cell for cell in results.grid.cells if cell.id in results.found and "apl" in cell.config]
+    done = [cell for cell in results.grid.cells if cell.id in results.by_cell and "apl" in cell.config]
     if not done:
-        return "none of its finished cells is of eid"
+        return "none of its finished cells is a run of eid"
     first = done[0]
-    return f"name a finished cell of eid, such as {folder}/cells/{first.id} ({first.task}, seed {first.seed})"
+    return f"pass a finished cell of eid, such as {folder}/cells/{first.id} ({first.task}, seed {first.seed})"
 
 
-def refuse(kind: str, **options: object) -> None:
-    """An option of another kind of figure is a mistake, not to be passed over."""
+def reject_options(kind: str, **options: object) -> None:
+    """Raise `UserError` if an option of another kind of figure is set."""
     for name, value in options.items():
         if value is not None:
-            raise UserError(f"--{name} says nothing of the figure '{kind}'; leave it out")
+            raise UserError(f"--{name} does not apply to the figure '{kind}'; leave it out")

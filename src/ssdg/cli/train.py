@@ -51,71 +51,80 @@ def train(
     wandb: str | None = None,
     profile: bool = False,
 ) -> int:
-    """Train a method, or go on with a run that was stopped: the same command continues.
+    """Train a method; the same command resumes a run that was stopped.
 
     Parameters
     ----------
     words
         A YAML file of settings and any number of key=value settings, such as cycles=2 labeler.epochs=5.
     data
-        A benchmark's folder or zip, or an embedded one: digits, web-digits. Leave out to use folders of your own.
+        A benchmark's folder or zip, or an embedded one: digits, web-digits. Omit it to use your own folders.
     labeled
-        The labeled domain of --data, or a folder with one sub-folder per class.
+        The labeled domain of --data, or a folder with one subfolder per class.
     unlabeled
-        Unlabeled domains of --data (default: all the others), or folders of images in any shape.
+        Unlabeled domains of --data (default: all others), or folders of images in any structure.
     discover_domains
-        Split the unlabeled images by style: auto, or how many domains. Folders one by one, those of --data as one.
+        Split the unlabeled images by style: auto, or the number of domains. Folders separately, --data as a whole.
     web
-        Crawls: folders whose sub-folders are the keywords that found the images, or domains of --data.
+        Crawls: folders with one subfolder per search keyword, or domains of --data.
     web_label
-        Keywords are ignored, retained (as labels) or refined (labels of the first cycle).  [default: ignored]
+        Keywords are ignored, retained (as labels) or refined (as labels of the first cycle).  [default: ignored]
     target
-        The unseen domain of --data, or a folder: with class sub-folders it is scored, flat it is predicted.
+        The unseen domain of --data, or a folder: scored if it has class subfolders, predicted if it is flat.
     method
-        What to train; `ssdg methods` lists them.  [default: eid]
+        The method to train; `ssdg methods` lists them.  [default: eid]
     preset
         paper, release, fast or quick.  [default: paper]
     setting
-        ssdg: the target is never seen; uda: it is the unlabeled domain (domain adaptation).  [default: ssdg]
+        ssdg: the target is unseen; uda: it is the unlabeled domain (domain adaptation).  [default: ssdg]
     plugin
-        A Python file that registers methods of your own.
+        A Python file that registers custom methods.
     seed
-        Of everything random.  [default: 0]
+        Seed of all randomness.  [default: 0]
     out
-        The run's folder.  [default: runs/METHOD-LABELED-TARGET-SEED]
+        The run folder.  [default: runs/METHOD-LABELED-TARGET-SEED]
     dry_run
-        Touch every phase with two small batches in a temporary folder, then stop.
+        Run every phase on two small batches in a temporary folder, then stop.
     device
         auto, cpu or cuda.
     threads
-        CPU threads; results repeat bit for bit for the same number.  [default: all cores]
+        CPU threads; results are bit-identical for the same number.  [default: all cores]
     cache
-        Where decoded images are kept.  [default: $SSDG_CACHE or ~/.cache/ssdg]
+        Folder for decoded images.  [default: $SSDG_CACHE or ~/.cache/ssdg]
     save_seconds
-        Least time between two checkpoints.
+        Minimum seconds between two checkpoints.
     tensorboard
-        Write curves for TensorBoard into the run's folder.
+        Write curves for TensorBoard into the run folder.
     wandb
-        A project of Weights & Biases that gets the curves.
+        Send the curves to this Weights & Biases project.
     profile
-        Tell where the time went, phase by phase, in the end and in result.json.
+        Report the time per phase at the end and in result.json.
+    """
+    options = RunOptions(device, threads, cache, save_seconds, tensorboard, wandb, profile)
+    flags: dict[str, Any] = {"data": data, "labeled": labeled, "target": target, "web_label": web_label}
+    flags |= {"method": method, "preset": preset, "discover_domains": discover_domains, "setting": setting}
+    flags |= {"plugin": plugin, "seed": seed}
+    return start(collect_settings(words, unlabeled or [], web or [], flags), out, dry_run, options)
+
+
+def collect_settings(
+    args: tuple[str, ...], unlabeled: list[str], web: list[str], flags: dict[str, Any]
+) -> dict[str, Any]:
+    """Merge YAML files, then flags, then key=value arguments.
+
+    `--unlabeled a b key=value file.yaml` arrives as four domains, so settings and files are separated here.
     """
     from ..config import merge, parse_overrides, read_yaml
 
-    # `--unlabeled a b key=value file.yaml` reaches us as four domains: settings and files are told from names here.
-    domains, crawls = ([word for word in given or [] if not SETTING.match(word)] for given in (unlabeled, web))
-    words += tuple(word for word in [*(unlabeled or []), *(web or [])] if SETTING.match(word))
-    given: dict[str, Any] = {}
-    for word in words:
-        if "=" not in word:
-            given = merge(given, read_yaml(Path(word)))
-    named: dict[str, Any] = {"data": data, "labeled": labeled, "unlabeled": domains or None, "target": target}
-    named |= {"web": crawls or None, "web_label": web_label, "method": method, "preset": preset}
-    named["discover_domains"] = discover_domains
-    named |= {"setting": setting, "plugin": plugin, "seed": seed}
-    given = merge(given, {name: value for name, value in named.items() if value is not None})
-    given = merge(given, parse_overrides(word for word in words if "=" in word))
-    return start(given, out, dry_run, Options(device, threads, cache, save_seconds, tensorboard, wandb, profile))
+    args += tuple(arg for arg in [*unlabeled, *web] if SETTING.match(arg))
+    domains, crawls = ([name for name in names if not SETTING.match(name)] for names in (unlabeled, web))
+    settings: dict[str, Any] = {}
+    for arg in args:
+        if "=" not in arg:
+            settings = merge(settings, read_yaml(Path(arg)))
+    flags = {**flags, "unlabeled": domains or None, "web": crawls or None}
+    settings = merge(settings, {name: value for name, value in flags.items() if value is not None})
+    return merge(settings, parse_overrides(arg for arg in args if "=" in arg))
 
 
 def resume(
@@ -128,37 +137,37 @@ def resume(
     tensorboard: bool | None = None,
     wandb: str | None = None,
 ) -> int:
-    """Go on with the run in a folder, with the settings and options it was started with.
+    """Resume the run in a folder, with the settings and options it was started with.
 
     Parameters
     ----------
     run
-        The run's folder.
+        The run folder.
     device
         auto, cpu or cuda.  [default: as it was started]
     threads
         CPU threads.  [default: as it was started]
     cache
-        Where decoded images are kept.  [default: as it was started]
+        Folder for decoded images.  [default: as it was started]
     save_seconds
-        Least time between two checkpoints.  [default: as it was started]
+        Minimum seconds between two checkpoints.  [default: as it was started]
     tensorboard
-        Write curves for TensorBoard into the run's folder.  [default: as it was started]
+        Write curves for TensorBoard into the run folder.  [default: as it was started]
     wandb
-        A project of Weights & Biases that gets the curves.  [default: as it was started]
+        Send the curves to this Weights & Biases project.  [default: as it was started]
     """
-    from ..engine.run import read_claim
+    from ..engine.run import read_run_file
 
-    told = read_claim(run)
-    given = {"device": device, "threads": threads, "cache": cache, "save_seconds": save_seconds}
-    given |= {"tensorboard": tensorboard, "wandb": wandb}
-    options: dict[str, Any] = {**told.get("options", {}), **{k: v for k, v in given.items() if v is not None}}
-    return start(told["config"], run, False, Options(**options))
+    run_file = read_run_file(run)
+    flags = {"device": device, "threads": threads, "cache": cache, "save_seconds": save_seconds}
+    flags |= {"tensorboard": tensorboard, "wandb": wandb}
+    options: dict[str, Any] = {**run_file.options, **{k: v for k, v in flags.items() if v is not None}}
+    return start(run_file.config, run, False, RunOptions(**options))
 
 
 @dataclass(frozen=True)
-class Options:
-    """What changes where and when things are computed and who is told, but not what."""
+class RunOptions:
+    """Where and how a run is computed and reported; none of it changes its numbers."""
 
     device: str = "auto"
     threads: int | None = None
@@ -169,22 +178,22 @@ class Options:
     profile: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """For `run.json`, so that `ssdg resume` computes as the run began."""
+        """Return the options for `run.json`, so that `ssdg resume` uses the same ones."""
         from ..engine.setup import default_cache
 
         return {**vars(self), "cache": str(Path(self.cache or default_cache()).absolute())}
 
 
-def start(given: dict[str, Any], out: Path | None, dry_run: bool, options: Options) -> int:
-    """Open the data, train, show; returns the exit code."""
-    from ..profiling import measuring
+def start(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
+    """Open the data, train, show the progress; return the exit code."""
+    from ..profiling import use_profile
 
-    with measuring(new_profile(options.device) if options.profile else None):
-        return train_or_rehearse(given, out, dry_run, options)
+    with use_profile(new_profile(options.device) if options.profile else None):
+        return train_or_dry_run(settings, out, dry_run, options)
 
 
 def new_profile(device: str) -> Profile:
-    """One that waits for an accelerator."""
+    """Return a profile that waits for the accelerator."""
     import torch
 
     from ..profiling import Profile
@@ -193,25 +202,25 @@ def new_profile(device: str) -> Profile:
     return Profile(torch.cuda.synchronize) if on_gpu else Profile()
 
 
-def train_or_rehearse(given: dict[str, Any], out: Path | None, dry_run: bool, options: Options) -> int:
-    """The run, or all of its phases in small."""
-    config, problem, machine = prepare(given, options, dry_run)
+def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
+    """Train, or run all phases on a few images."""
+    config, problem, machine = prepare(settings, options, dry_run)
     if not dry_run:
         execute(config, problem, machine, out or default_folder(config), options)
         return 0
-    untold = replace(options, tensorboard=False, wandb=None)
+    unlogged = replace(options, tensorboard=False, wandb=None)
     with TemporaryDirectory() as temporary:
-        execute(config, problem, machine, Path(machine.same(temporary)), untold, dry_run=True)
+        execute(config, problem, machine, Path(machine.same(temporary)), unlogged, dry_run=True)
     if machine.is_main:
-        print("dry run passed: every phase ran; nothing was kept")
+        print("dry run passed: every phase ran; nothing was saved")
     return 0
 
 
-def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[RunConfig, Problem, Machine]:
-    """Settings, images and machine of a run."""
+def prepare(settings: dict[str, Any], options: RunOptions, dry_run: bool) -> tuple[RunConfig, Problem, Machine]:
+    """Return the configuration, images and machine of a run."""
     import torch
 
-    from ..engine.dry_run import rehearse
+    from ..engine.dry_run import shorten_run
     from ..engine.setup import default_cache, open_run, with_full_paths
     from ..engine.sinks import check_sinks
     from ..machine import check_device, start_machine
@@ -220,11 +229,11 @@ def prepare(given: dict[str, Any], options: Options, dry_run: bool) -> tuple[Run
     check_sinks(options.tensorboard, options.wandb)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    given = with_full_paths(given)
+    settings = with_full_paths(settings)
     cache = Path(options.cache) if options.cache else default_cache()
-    config, problem = open_run(given, cache, device=options.device)
+    config, problem = open_run(settings, cache, device=options.device)
     if dry_run:
-        config, problem = rehearse(config, problem)
+        config, problem = shorten_run(config, problem)
     return config, problem, start_machine(options.device, config.precision)
 
 
@@ -233,12 +242,12 @@ def execute(
     problem: Problem,
     machine: Machine,
     folder: Path,
-    options: Options,
+    options: RunOptions,
     *,
     dry_run: bool = False,
-    shelf: Path | None = None,
+    stage_cache: Path | None = None,
 ) -> dict[str, Any]:
-    """Train in the folder with a display on this terminal; `Stopped` tells the command that continues."""
+    """Train in the folder with a display on this terminal; `Stopped` carries the command that resumes."""
     from ..display import Display
     from ..engine.run import run
     from ..engine.sinks import open_sinks
@@ -246,7 +255,7 @@ def execute(
     try:
         with (
             Display(None if dry_run else folder, quiet=not machine.is_main) as display,
-            open_sinks(folder, options.tensorboard, options.wandb, lambda told: display.say(told, "yellow")) as sinks,
+            open_sinks(folder, options.tensorboard, options.wandb, display.warn) as sinks,
         ):
             display.announce(config, problem)
             result = run(
@@ -256,19 +265,20 @@ def execute(
                 machine,
                 listeners=(display.hear, *sinks),
                 save_seconds=options.save_seconds,
-                shelf=shelf,
-                about={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},
+                stage_cache=stage_cache,
+                provenance={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},
             )
             display.conclude(result)
     except Stopped:
-        again = f"give the same command again, or: ssdg resume {shlex.quote(str(folder))}"
-        told = "stopped; the dry run kept nothing" if dry_run else f"stopped; to go on, {again}"
-        raise Stopped(told if machine.is_main else "") from None
+        command = f"ssdg resume {shlex.quote(str(folder))}"
+        resume_hint = f"stopped; to resume, run the same command again, or: {command}"
+        message = "stopped; the dry run saved nothing" if dry_run else resume_hint
+        raise Stopped(message if machine.is_main else "") from None
     return result
 
 
 def default_folder(config: RunConfig) -> Path:
-    """runs/METHOD-LABELED-TARGET-SEED: the same command finds its run again."""
+    """Return runs/METHOD-LABELED-TARGET-SEED, so that the same command finds its run again."""
     parts = [
         config.method,
         Path(config.labeled).name,

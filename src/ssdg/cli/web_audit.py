@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -13,16 +13,13 @@ from cyclopts.validators import Number
 from ..errors import UserError, unknown
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from ..data.sources.tree import Item
-    from ..web.audit.audit_report import AuditReport
+    from ..web.audit.audit_report import AuditReport, ClassCount
     from ..web.audit.label_issues import BackboneFeatures
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from ..web.audit.audit_report import AuditReport, ClassCount
 
 Flag = Annotated[bool, Parameter(negative=())]
 
@@ -46,93 +43,94 @@ def audit(
     cache: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
-    """Look a crawl over: damaged files, leaks, copies, web-labels that look wrong, images of no class.
+    """Audit a crawl: find damaged files, leaks, copies, wrong web-labels and images of no class.
 
-    Damaged files, leaks and copies are taken out, that is, refused in DIR/manifest.csv; no file is deleted, and every
-    audit decides anew. The rest is marked in the columns audit_... and shown in DIR/audit/contact-sheet.html.
+    Damaged files, leaks and copies are refused in DIR/manifest.csv. No file is deleted, and every audit starts over.
+    Other findings are marked in the columns audit_... and shown in DIR/audit/contact-sheet.html.
 
     Parameters
     ----------
     folder
-        The folder of ssdg web crawl or ssdg web ingest.
+        Folder written by ssdg web crawl or ssdg web ingest.
     against
-        Labeled, target and validation images, which a crawl must not hold: folders, .zip archives and .npz files of
-        any layout, or an embedded set (digits, web-digits).
+        Labeled, target and validation images that the crawl must not contain: folders, .zip archives and .npz files
+        of any layout, or an embedded dataset (digits, web-digits).
     keep_leaks
-        Only tell about copies of these images; they stay.
+        Report copies of these images without removing them.
     similarity
-        From which on two images are copies of each other, 1 being the same.
+        Minimum similarity of two copies; 1 means identical.
     no_labels
-        Look for neither wrong web-labels nor outliers: no features are computed, cleanlab is not needed.
+        Skip wrong web-labels and outliers: no features are computed, cleanlab is not needed.
     backbone
-        Whose features tell wrong web-labels and outliers.
+        Backbone whose features reveal wrong web-labels and outliers.
     weights
-        Its weights: imagenet, none or a file.
+        Weights of the backbone: imagenet, none or a file.
     size
-        Side of its images, in pixels.
+        Side length of its input images, in pixels.
     run
-        The folder of a run that has ended, or of a model: its networks instead of --backbone.
+        Folder of a finished run or a model; its networks replace --backbone.
     outlier_rate
-        Share of the images to mark as outliers, the farthest from others.
+        Fraction of the images to mark as outliers: the farthest from all others.
     refuse
-        Also take out what is only marked, with commas between: label-issues, outliers, two-labels.
+        Comma-separated marks to remove as well: label-issues, outliers, two-labels.
     annotations
-        A CSV file with the columns path and ood (1 or 0), or path and class: gives the table of OOD images.
+        CSV file with the columns path and ood (1 or 0), or path and class; adds the table of OOD images.
     dry_run
-        Only tell; neither the manifest nor the contact sheet is written.
+        Print the report without writing the manifest or the contact sheet.
     device
         auto, cpu or cuda.
     cache
-        Where decoded images are kept.  [default: $SSDG_CACHE or ~/.cache/ssdg]
+        Cache folder of decoded images.  [default: $SSDG_CACHE or ~/.cache/ssdg]
     as_json
         Print JSON instead of tables.
     """
-    from ..web.audit.audit_report import make_report, read_annotations
-    from ..web.audit.auditor import Plan, apply
-    from ..web.audit.auditor import audit as look_over
-    from ..web.audit.contact_sheet import write_sheet
+    from ..web.audit.audit_report import build_report, read_annotations
+    from ..web.audit.auditor import AuditPlan, update_manifest
+    from ..web.audit.auditor import audit as run_audit
+    from ..web.audit.contact_sheet import write_contact_sheet
     from ..web.store import open_manifest
 
-    words = check_refuse(refuse, no_labels)
+    refused_marks = parse_refuse(refuse, no_labels)
     with open_manifest(folder, dry=dry_run) as (manifest, write):
-        items = compared_items(against or [], folder, cache)
+        items = list_images(against or [], folder, cache)
         extract = None if no_labels else load_features(backbone, weights, size, run, device, cache)
-        told = look_over(folder, manifest, Plan(items, similarity, keep_leaks, words, outlier_rate, extract))
-        truth = read_annotations(annotations, told.rows) if annotations else None
-        sheet = None if dry_run else write_sheet(folder, told)
-        write(apply(manifest, told))
-    return tell(make_report(told, truth), folder, sheet, as_json=as_json)
+        plan = AuditPlan(items, similarity, keep_leaks, refused_marks, outlier_rate, extract)
+        result = run_audit(folder, manifest, plan)
+        truth = read_annotations(annotations, result.rows) if annotations else None
+        sheet = None if dry_run else write_contact_sheet(folder, result)
+        write(update_manifest(manifest, result))
+    return print_outcome(build_report(result, truth), folder, sheet, as_json=as_json)
 
 
-def check_refuse(refuse: str, no_labels: bool) -> frozenset[str]:
-    """The words of `--refuse`, checked."""
+def parse_refuse(refuse: str, no_labels: bool) -> frozenset[str]:
+    """Parse and validate the values of `--refuse`."""
     from ..web.audit.auditor import REFUSABLE
 
-    words = frozenset(word.strip() for word in refuse.split(",") if word.strip())
-    for word in sorted(words):
-        if word not in REFUSABLE:
-            raise unknown("word of --refuse", word, tuple(REFUSABLE))
-        if no_labels and word != "two-labels":
-            raise UserError(f"--refuse {word} needs what --no-labels leaves out; drop one of them")
-    return words
+    names = frozenset(name.strip() for name in refuse.split(",") if name.strip())
+    for name in sorted(names):
+        if name not in REFUSABLE:
+            raise unknown("value of --refuse", name, tuple(REFUSABLE))
+        if no_labels and name != "two-labels":
+            raise UserError(f"--refuse {name} does not work with --no-labels; remove one of them")
+    return names
 
 
-def compared_items(against: Sequence[str], folder: Path, cache: Path | None) -> list[Item]:
-    """Every image of `--against`, but for those of the crawl itself, which may lie below."""
-    from ..data.sources.benchmark import every_image
+def list_images(against: Sequence[str], folder: Path, cache: Path | None) -> list[Item]:
+    """List every image of `--against` except those of the crawl, whose folder may be inside."""
+    from ..data.sources.benchmark import list_images
     from ..engine.setup import default_cache, find_root
 
-    own, found = folder.resolve(), []
-    for given in against:
-        root = None if Path(given).exists() else find_root({"data": given}, cache or default_cache())
-        items = [item for item in every_image(root or Path(given)) if not _is_below(item, own)]
+    crawl, images = folder.resolve(), []
+    for source in against:
+        root = None if Path(source).exists() else find_root({"data": source}, cache or default_cache())
+        items = [item for item in list_images(root or Path(source)) if not _is_below(item, crawl)]
         if not items:
             raise UserError(
-                f"'{given}' holds no image beside the crawl; give the labeled, target or validation images"
+                f"'{source}' contains no image outside the crawl; pass the labeled, target or validation images"
             )
-        start = "" if given.endswith(".npz") else f"{Path(given).resolve().name}/"
-        found += [replace(item, path=f"{start}{item.path}") for item in items]
-    return found
+        prefix = "" if source.endswith(".npz") else f"{Path(source).resolve().name}/"
+        images += [replace(item, path=f"{prefix}{item.path}") for item in items]
+    return images
 
 
 def _is_below(item: Item, folder: Path) -> bool:
@@ -142,7 +140,7 @@ def _is_below(item: Item, folder: Path) -> bool:
 def load_features(
     backbone: str, weights: str, size: int, run: Path | None, device: str, cache: Path | None
 ) -> BackboneFeatures:
-    """The networks that give features, refused before any image is read if they cannot be had."""
+    """Load the networks that compute features; fail before any image is read if they are unavailable."""
     from ..artifact.load import load_model
     from ..engine.setup import default_cache, try_backbone
     from ..machine import start_machine
@@ -150,32 +148,33 @@ def load_features(
     from ..web.audit.label_issues import BackboneFeatures, check_installed
 
     check_installed()
-    place = cache or default_cache()
+    cache_dir = cache or default_cache()
     if run is not None:
         model = load_model(run, device)
-        return BackboneFeatures(backbones_of(model.learner.nets), model.size, place, model.device)
+        return BackboneFeatures(backbones_of(model.learner.nets), model.size, cache_dir, model.device)
     try_backbone(backbone, weights, size, device)
     net = build_backbone(backbone, weights).to(start_machine(device).device)
-    return BackboneFeatures([net], size, place, start_machine(device).device)
+    return BackboneFeatures([net], size, cache_dir, start_machine(device).device)
 
 
-def tell(report: AuditReport, folder: Path, sheet: Path | None, *, as_json: bool) -> int:
-    """Print the report; a class of which nothing is left is told on stderr, and is a failure."""
-    from . import FAILED, complain
+def print_outcome(report: AuditReport, folder: Path, sheet: Path | None, *, as_json: bool) -> int:
+    """Print the report and return the exit code; a class without remaining images is a failure."""
+    from . import FAILED, print_error
 
     if as_json:
         import json
 
-        where = {"folder": str(folder), "sheet": str(sheet) if sheet else None}
-        print(json.dumps({**where, **report.as_json()}, indent=2, ensure_ascii=False))
+        paths = {"folder": str(folder), "sheet": str(sheet) if sheet else None}
+        print(json.dumps({**paths, **report.as_json()}, indent=2, ensure_ascii=False))
     else:
         print_report(report, folder, sheet)
     if report.empty:
-        return complain(f"nothing is left of {', '.join(report.empty)}; the manifest tells why, file by file", FAILED)
+        classes = ", ".join(report.empty)
+        return print_error(f"no images left of {classes}; the manifest lists the reason for each file", FAILED)
     return 0
 
 
-LISTED = 10  # findings of a kind
+MAX_LISTED = 10  # findings of each kind
 COLUMNS = {
     "images": "images",
     "damaged": "damaged",
@@ -187,62 +186,72 @@ COLUMNS = {
 }
 HEADINGS = {
     "damaged": "damaged files",
-    "leak": "leaks: copies of images of --against",
-    "duplicate": "same content twice",
-    "near-duplicate": "copies within the crawl",
+    "leak": "leaks (copies of images of --against)",
+    "duplicate": "exact duplicates within the crawl",
+    "near-duplicate": "near-duplicates within the crawl",
 }
 AGREEMENT = {
     "outlier_auroc": "AUROC of the outlier score for images of no class",
-    "outliers_of_no_class": "of the images marked as outliers, of no class",
-    "label_issues_right": "of the label issues in images of a class, right",
-    "wrong_web_labels_found": "of the wrong web-labels, marked",
-    "suggested_right": "of these, the suggestion is right",
+    "outliers_of_no_class": "outlier precision (images marked as outliers that belong to no class)",
+    "label_issues_right": "label issue precision (marked web-labels that are wrong, images of a class)",
+    "wrong_web_labels_found": "label issue recall (wrong web-labels that are marked)",
+    "suggested_right": "suggestion accuracy (of the wrong web-labels that are marked)",
 }
 
 
 def print_report(report: AuditReport, folder: Path, sheet: Path | None) -> None:
-    """Print it all."""
+    """Print the report as tables and lists."""
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console(highlight=False)
     console.print(count_table(report))
     for kind, heading in HEADINGS.items():
-        found = [one for one in report.found if one["kind"] == kind]
-        if found:
-            _print_found(console, heading, found)
+        findings = [finding for finding in report.findings if finding["kind"] == kind]
+        if findings:
+            _print_findings(console, heading, findings)
     if report.ood:
         console.print(ood_table(report.ood))
-    for key, words in AGREEMENT.items():
+    for key, description in AGREEMENT.items():
         if report.agreement and report.agreement[key] is not None:
-            console.print(f"{words}: {report.agreement[key]:.1f} %")
+            console.print(f"{description}: {report.agreement[key]:.1f} %")
     for note in report.notes:
         console.print(Text(note))
-    if number := report.total.two_labels:
-        console.print(f"{number:,} images were found by several web-labels, see audit_other_labels")
+    if num_images := report.total.two_labels:
+        console.print(f"{num_images:,} images have several web-labels, see the column audit_other_labels")
     if sheet is None:
-        console.print(Text(f"dry run: '{folder}' is as it was"))
+        console.print(Text(f"dry run: '{folder}' was not changed"))
     else:
-        console.print(Text(f"pictures: {sheet}"), soft_wrap=True)
+        console.print(Text(f"contact sheet: {sheet}"), soft_wrap=True)
 
 
 def count_table(report: AuditReport) -> Table:
-    """Images by web-label; `-` where nothing was looked for."""
+    """Build the table of images by web-label; `-` means not checked."""
+    from rich.table import Table
+
     table = Table("web-label")
     for name in COLUMNS.values():
         table.add_column(name, justify="right")
-    for one in report.classes:
-        table.add_row(*_cells(one), style="" if one.kept else "bold red")
+    for count in report.classes:
+        table.add_row(*_cells(count), style="" if count.kept else "bold red")
     if len(report.classes) > 1:
         table.add_section()
         table.add_row(*_cells(report.total))
     return table
 
 
-def _cells(one: ClassCount) -> list[Text]:
-    numbers = [getattr(one, name) for name in COLUMNS]
-    return [Text(one.label or "(none)"), *(Text("-" if number is None else f"{number:,}") for number in numbers)]
+def _cells(count: ClassCount) -> list[Text]:
+    from rich.text import Text
+
+    numbers = [getattr(count, name) for name in COLUMNS]
+    return [Text(count.label or "(none)"), *(Text("-" if number is None else f"{number:,}") for number in numbers)]
 
 
 def ood_table(lines: Sequence[dict[str, Any]]) -> Table:
-    """The paper's table of images of no class."""
+    """Build the table of the paper: images of no class by web-label."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table("web-label")
     for name in ("images", "OOD", "OOD, %"):
         table.add_column(name, justify="right")
@@ -254,10 +263,13 @@ def ood_table(lines: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _print_found(console: Console, heading: str, found: Sequence[dict[str, Any]]) -> None:
-    stay = sum(not one["taken_out"] for one in found)
-    console.print(Text(f"{heading}: {len(found):,}{f', of which {stay:,} stay' if stay else ''}", style="bold"))
-    for one in found[:LISTED]:
-        console.print(Text(f"  {one['path']}: {one['detail']}"), soft_wrap=True)
-    if len(found) > LISTED:
-        console.print(f"  and {len(found) - LISTED:,} more, in the manifest under audit_found")
+def _print_findings(console: Console, heading: str, findings: Sequence[dict[str, Any]]) -> None:
+    from rich.text import Text
+
+    num_kept = sum(not finding["taken_out"] for finding in findings)
+    kept = f", {num_kept:,} of them kept" if num_kept else ""
+    console.print(Text(f"{heading}: {len(findings):,}{kept}", style="bold"))
+    for finding in findings[:MAX_LISTED]:
+        console.print(Text(f"  {finding['path']}: {finding['detail']}"), soft_wrap=True)
+    if len(findings) > MAX_LISTED:
+        console.print(f"  and {len(findings) - MAX_LISTED:,} more, see the column audit_found of the manifest")

@@ -1,1 +1,1 @@
-"""Images into sets: reading, decoding once, sampling, augmenting."""
+"""Image sets: reading, cached decoding, sampling and augmentation."""

@@ -1,8 +1,8 @@
-"""Decode every image once into a file of plain uint8 pixels, keyed by content.
+"""Decode every image once into a file of raw uint8 pixels, keyed by content.
 
 Pass 1 hashes every file; a listing keyed by path, size and times stores the hashes, so that later only `stat` is
-needed. Pass 2 decodes each distinct content once. Rows are in the order of their hashes. Only the requested pixels
-are read into memory.
+needed. Pass 2 decodes each distinct content once. Rows are ordered by hash. Only the requested pixels are read into
+memory.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 from ..errors import UserError
 from ..files import atomic_path, locked, remove_leftovers, write_json
 from ..profiling import timed
-from .parallel import Progress, in_threads, shown
+from .parallel import ProgressCallback, run_in_threads, show_progress
 from .sets import ImageTable, Pixels, content_digests
 from .sources.decode import DECODE_VERSION, UnreadableError, decode, resize
 from .sources.tree import Item, Reader
 
 
 class FilePixels:
-    """A read-only (n, H, W, 3) uint8 file, indexed like an array; it takes no memory of this process.
+    """Read-only (n, H, W, 3) uint8 file, indexed like an array; it takes no memory of this process.
 
-    Images are read, not mapped: one call each, straight into the batch. Of a file of 1.1 GB a mapping takes four
-    times as long in random order, for its pages must be entered into the process's tables one by one, and given back
-    lest they count as its memory. The system keeps what was read in its own cache as long as it has room.
+    Images are read, not memory-mapped: one call per image, directly into the batch. In random order, mapping a file
+    of 1.1 GB takes four times as long: each page must be entered into the process's page table, and released again
+    so that it does not count as the process's memory. The system caches what was read while it has free memory.
     """
 
     def __init__(self, path: Path, shape: tuple[int, int, int, int]) -> None:
@@ -44,43 +44,43 @@ class FilePixels:
         self._file = path.open("rb", buffering=0)
         self._lock = Lock()
         if hasattr(os, "posix_fadvise"):
-            # shuffled reading: what lies around an image is not wanted
+            # access is shuffled: read-ahead around an image is useless
             os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
-        """Copy these images out."""
+        """Return a copy of these images."""
         images = np.empty((len(rows), *self.shape[1:]), np.uint8)
         size, view = int(np.prod(self.shape[1:])), images.reshape(-1).data
-        for place, row in enumerate(rows.tolist()):
-            self._read(view[place * size : (place + 1) * size], row * size)
+        for index, row in enumerate(rows.tolist()):
+            self._read(view[index * size : (index + 1) * size], row * size)
         return images
 
     def _read(self, into: memoryview, offset: int) -> None:
-        while into:  # once, but for a file system that hands out less
+        while into:  # more than once only if the file system returns fewer bytes
             count = self._read_some(into, offset)
             if not count:
-                raise UserError(f"the image cache '{self._path}' was cut short; delete it and run the command again")
+                raise UserError(f"the image cache '{self._path}' is truncated; delete it and run the command again")
             into, offset = into[count:], offset + count
 
     def _read_some(self, into: memoryview, offset: int) -> int:
         if hasattr(os, "preadv"):
             return os.preadv(self._file.fileno(), [into], offset)
-        with self._lock:  # two calls, that no other thread may come between
+        with self._lock:  # no other thread may seek between the two calls
             self._file.seek(offset)
             return self._file.readinto(into)
 
 
 DIGEST_BYTES = 16
 Digests = NDArray[np.uint8]
-ShownAs = tuple[str, Progress | None]  # the title of the bar, or a callback instead of a bar
+ProgressArgs = tuple[str, ProgressCallback | None]  # arguments of `show_progress`: title, callback
 
 
 @dataclass(frozen=True, eq=False)
 class CachedImages:
-    """The readable images of a list of items, by content; `item[i]` is the item of image i."""
+    """Readable images of a list of items, ordered by content; `item[i]` is the item of image i."""
 
     images: ImageTable
     item: NDArray[np.intp]
@@ -88,57 +88,58 @@ class CachedImages:
 
 
 def default_cache() -> Path:
-    """Where decoded images are kept: $SSDG_CACHE, or a folder among the user's caches."""
+    """Return the folder of decoded images: $SSDG_CACHE, or `ssdg` in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("SSDG_CACHE") or Path(home) / "ssdg")
 
 
 def load_images(
-    items: Sequence[Item], size: int, cache: Path, *, title: str = "images", progress: Progress | None = None
+    items: Sequence[Item], size: int, cache: Path, *, title: str = "images", progress: ProgressCallback | None = None
 ) -> CachedImages:
-    """Open the decoded images of `items`, decoding them first if this was never done for these contents."""
+    """Open the decoded images of `items`; decode contents that are not in the cache yet."""
     with timed("decode"), _cache_errors(cache), Reader() as reader:
-        reading = (f"{title}: reading", progress and _quiet)
-        digests, unread = _digests(items, cache, reader, reading)
-        kept = np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
-        unique, first, inverse = _unique(digests[kept])
-        holders = [items[i] for i in kept[first]]
-        pixels, bad = _decoded(holders, unique, size, cache, reader, shown_as=(title, progress))
-    broken = np.isin(inverse, list(bad))
+        digests, unread = _digests(items, cache, reader, (f"{title}: reading", progress and _ignore_progress))
+        readable = np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
+        unique, first, inverse = _unique(digests[readable])
+        representatives = [items[i] for i in readable[first]]
+        pixels, bad = _open_pixels(representatives, unique, size, cache, reader, (title, progress))
+    is_bad = np.isin(inverse, list(bad))
     reasons = {items[i].path: reason for i, reason in unread.items()}
-    reasons |= {items[i].path: bad[int(row)] for i, row in zip(kept[broken], inverse[broken], strict=True)}
-    good = np.flatnonzero(~broken)
+    reasons |= {items[i].path: bad[int(row)] for i, row in zip(readable[is_bad], inverse[is_bad], strict=True)}
+    good = np.flatnonzero(~is_bad)
     good = good[np.argsort(inverse[good], kind="stable")]
     rows = inverse[good]
     table = ImageTable((pixels,), np.zeros(len(rows), np.int32), rows, unique[rows])
-    return CachedImages(table, kept[good], tuple(sorted(reasons.items())))
+    return CachedImages(table, readable[good], tuple(sorted(reasons.items())))
 
 
 @contextmanager
 def _cache_errors(cache: Path) -> Iterator[None]:
-    """Files that cannot be read are told apart below; what reaches here went wrong with the cache itself."""
+    """Report errors of the cache itself; errors of single image files are handled before they get here."""
     try:
         yield
     except OSError as error:
-        what = error.strerror or str(error)
+        problem = error.strerror or str(error)
         hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise UserError(
-            f"cannot write the image cache in '{cache}': {what}; {hint} or choose another cache folder"
+            f"cannot write the image cache in '{cache}': {problem}; {hint} or choose another cache folder"
         ) from error
 
 
 def _unique(digests: Digests) -> tuple[Digests, NDArray[np.intp], NDArray[np.intp]]:
-    """Distinct hashes in order, the first item of each, and each item's place among them."""
-    words = np.ascontiguousarray(digests).view(np.dtype((np.void, DIGEST_BYTES))).reshape(-1)
-    unique, first, inverse = np.unique(words, return_index=True, return_inverse=True)
+    """Return the sorted distinct hashes, the first item of each, and the index of each item's hash among them."""
+    hashes = np.ascontiguousarray(digests).view(np.dtype((np.void, DIGEST_BYTES))).reshape(-1)
+    unique, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     return unique.view(np.uint8).reshape(-1, DIGEST_BYTES), first, inverse.reshape(-1)
 
 
-def _quiet(done: int, total: int) -> None:
-    """A caller's own progress counts decoded images only."""
+def _ignore_progress(done: int, total: int) -> None:
+    """Ignore the hashing pass: a caller's callback counts decoded images only."""
 
 
-def _digests(items: Sequence[Item], cache: Path, reader: Reader, shown_as: ShownAs) -> tuple[Digests, dict[int, str]]:
+def _digests(
+    items: Sequence[Item], cache: Path, reader: Reader, progress_args: ProgressArgs
+) -> tuple[Digests, dict[int, str]]:
     listing = _listing_path(items, cache)
     if listing.exists():
         return np.load(listing, allow_pickle=False), {}
@@ -146,7 +147,7 @@ def _digests(items: Sequence[Item], cache: Path, reader: Reader, shown_as: Shown
         if listing.exists():  # another process was faster
             return np.load(listing, allow_pickle=False), {}
         remove_leftovers(listing)
-        with shown(*shown_as) as progress:
+        with show_progress(*progress_args) as progress:
             digests, unread = _hash_all(items, reader, progress)
         if not unread:
             with atomic_path(listing) as temporary, temporary.open("wb") as file:
@@ -162,7 +163,7 @@ def _listing_path(items: Sequence[Item], cache: Path) -> Path:
     return cache / f"listing-{sha.hexdigest()[:24]}.npy"
 
 
-def _hash_all(items: Sequence[Item], reader: Reader, progress: Progress) -> tuple[Digests, dict[int, str]]:
+def _hash_all(items: Sequence[Item], reader: Reader, progress: ProgressCallback) -> tuple[Digests, dict[int, str]]:
     digests = np.zeros((len(items), DIGEST_BYTES), np.uint8)
     unread: dict[int, str] = {}
 
@@ -173,73 +174,73 @@ def _hash_all(items: Sequence[Item], reader: Reader, progress: Progress) -> tupl
             except OSError as error:
                 unread[row] = f"cannot be read: {error.strerror or error}"
 
-    for done in in_threads(work, len(items)):
+    for done in run_in_threads(work, len(items)):
         progress(done, len(items))
     return digests, unread
 
 
 def digest_content(content: bytes | NDArray[np.uint8]) -> bytes:
-    """The 16-byte hash of an image file's bytes, or of a row's pixels."""
+    """Return the 16-byte hash of an image file's bytes, or of a row's pixels."""
     if isinstance(content, bytes):
         return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
     return content_digests(content[None]).tobytes()
 
 
-def _decoded(
-    holders: Sequence[Item],
+def _open_pixels(
+    items: Sequence[Item],
     unique: Digests,
     size: int,
     cache: Path,
     reader: Reader,
-    shown_as: ShownAs,
+    progress_args: ProgressArgs,
 ) -> tuple[Pixels, dict[int, str]]:
-    """Pixels (n, size, size, 3) of these contents, and the rows that cannot be decoded with their reasons."""
+    """Return pixels (n, size, size, 3) of these contents, and the reasons for rows that cannot be decoded."""
     key = hashlib.sha256(f"{DECODE_VERSION} {size} ".encode() + unique.tobytes()).hexdigest()[:24]
     meta, data = cache / f"{key}.json", cache / f"{key}.u8"
     shape = (len(unique), size, size, 3)
-    if not _complete(meta, data, shape):
+    if not _is_complete(meta, data, shape):
         with locked(cache / f"{key}.lock"):
-            if not _complete(meta, data, shape):
+            if not _is_complete(meta, data, shape):
                 remove_leftovers(data)
                 remove_leftovers(meta)
-                _build(holders, unique, size, data, meta, reader, shown_as)
+                _build(items, unique, size, data, meta, reader, progress_args)
     reasons: dict[str, str] = json.loads(meta.read_text(encoding="utf-8"))["unreadable"]
     pixels = FilePixels(data, shape) if len(unique) else np.zeros(shape, np.uint8)
     return pixels, {int(row): reason for row, reason in reasons.items()}
 
 
-def _complete(meta: Path, data: Path, shape: tuple[int, ...]) -> bool:
-    """The description is written last; a data file of another length was cut off by someone."""
+def _is_complete(meta: Path, data: Path, shape: tuple[int, ...]) -> bool:
+    """Return whether both files exist (`meta` is written last) and the data file was not truncated later."""
     return meta.exists() and data.exists() and data.stat().st_size == int(np.prod(shape))
 
 
 def _build(
-    holders: Sequence[Item],
+    items: Sequence[Item],
     unique: Digests,
     size: int,
     data: Path,
     meta: Path,
     reader: Reader,
-    shown_as: ShownAs,
+    progress_args: ProgressArgs,
 ) -> None:
     unreadable: dict[int, str] = {}
     num_bytes = size * size * 3
-    with atomic_path(data) as temporary, temporary.open("wb") as file, shown(*shown_as) as progress:
-        _reserve(file.fileno(), num_bytes * len(holders))
+    with atomic_path(data) as temporary, temporary.open("wb") as file, show_progress(*progress_args) as progress:
+        _reserve(file.fileno(), num_bytes * len(items))
 
         def work(rows: range) -> None:
             for row in rows:
                 try:
-                    pixels = _decode_item(holders[row], unique[row], size, reader)
+                    pixels = _decode_item(items[row], unique[row], size, reader)
                 except UnreadableError as reason:
                     unreadable[row] = str(reason)
                 else:
                     _write_at(file.fileno(), np.ascontiguousarray(pixels), row * num_bytes)
 
-        for done in in_threads(work, len(holders)):
-            progress(done, len(holders))
-    about: dict[str, Any] = {"images": len(holders), "size": size, "decode_version": DECODE_VERSION}
-    write_json(meta, about | {"unreadable": {str(row): unreadable[row] for row in sorted(unreadable)}})
+        for done in run_in_threads(work, len(items)):
+            progress(done, len(items))
+    record: dict[str, Any] = {"images": len(items), "size": size, "decode_version": DECODE_VERSION}
+    write_json(meta, record | {"unreadable": {str(row): unreadable[row] for row in sorted(unreadable)}})
 
 
 def _decode_item(item: Item, digest: Digests, size: int, reader: Reader) -> NDArray[np.uint8]:
@@ -248,18 +249,18 @@ def _decode_item(item: Item, digest: Digests, size: int, reader: Reader) -> NDAr
     except OSError as error:
         raise UserError(f"'{item.path}' can no longer be read: {error.strerror or error}") from None
     if digest_content(content) != digest.tobytes():
-        raise UserError(f"'{item.path}' changed while it was being read; run the command again")
+        raise UserError(f"'{item.path}' changed while it was read; run the command again")
     return decode(content, size) if isinstance(content, bytes) else resize(content, size)
 
 
 def _reserve(handle: int, num_bytes: int) -> None:
-    """Claim the whole space at once: a full disk shows before the work and not during it."""
+    """Allocate the whole file up front, so that a full disk fails before decoding and not during it."""
     if not num_bytes:
         return
     try:
         os.posix_fallocate(handle, 0, num_bytes)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems cannot reserve
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems do not support it
             raise
         os.ftruncate(handle, num_bytes)
 

@@ -1,19 +1,17 @@
-"""The benchmarks we know: domains and their short names, classes, counts, protocol, where to get them."""
+"""Catalog of known benchmarks: domains and their short names, classes, counts, protocol, where to get them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from ..errors import UserError, suggest
-
-Augment = Literal["photo", "none"]
+from .sets import AugmentKind
 
 
 @dataclass(frozen=True)
 class DomainEntry:
-    """One domain: its folder name, the paper's short name, other spellings, its expected size."""
+    """Domain of a benchmark: folder name, short name in the paper, other spellings, expected number of images."""
 
     name: str
     short: str
@@ -23,30 +21,30 @@ class DomainEntry:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One benchmark and its protocol."""
+    """Benchmark and its protocol."""
 
     name: str
     domains: tuple[DomainEntry, ...]
     classes: tuple[str, ...]
     image_size: int
-    augment: Augment
-    validation_rate: float  # of a training domain, where no split files are given
+    augment: AugmentKind
+    validation_rate: float  # of a training domain without split files
     get: str
     licence: str
-    web: str = ""  # the web-crawled domain, then the only unlabeled one unless others are asked for
+    web: str = ""  # the web-crawled domain, which is the only unlabeled one by default
 
     @property
     def tasks(self) -> tuple[tuple[str, str], ...]:
-        """The twelve (labeled, target) pairs, in the order of the paper's tables."""
+        """All (labeled, target) pairs, in the order of the paper's tables."""
         names = [domain.name for domain in self.domains if domain.name != self.web]
         return tuple((labeled, target) for labeled in names for target in names if labeled != target)
 
     def short(self, domain: str) -> str:
-        """The paper's short name of a domain given by its name."""
+        """Return the paper's short name of a domain."""
         return next(entry.short for entry in self.domains if entry.name == domain)
 
 
-UNKNOWN_DATASET = Dataset("", (), (), 224, "photo", 0.1, "", "")  # the defaults for data of one's own
+UNKNOWN_DATASET = Dataset("", (), (), 224, "photo", 0.1, "", "")  # defaults for custom data
 
 _PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 # fmt: off
@@ -82,7 +80,7 @@ _EMBEDDED_DOMAINS = (
     DomainEntry("optdigits", "Op"),
     DomainEntry("syn", "Sy"),
 )
-_EMBEDDED_GET = "built in: made on this machine from packages of the extra 'demo', nothing to download"
+_EMBEDDED_GET = "built in: generated locally from packages of the extra 'demo', nothing to download"
 _PACS_GET = (
     "the PACS archive of the Deeper, Broader and Artier project page, unpacked as "
     "ROOT/images/<domain>/<class>/ with ROOT/splits/<domain>_{train,crossval,test}_kfold.txt; ssdg data fetch pacs"
@@ -92,7 +90,7 @@ _OFFICE_GET = (
 )
 _WEB_GET = (
     "released on request by the authors of the paper, or crawl your own with the class names as queries; "
-    "put the images into ROOT/web/<class>/ beside the four domains"
+    "put the images into ROOT/web/<class>/ next to the four domains"
 )
 
 CATALOG: tuple[Dataset, ...] = (
@@ -169,54 +167,54 @@ CATALOG: tuple[Dataset, ...] = (
 )
 
 
-def plain(name: str) -> str:
-    """A name without case, spaces and signs: 'Real World' and 'real_world' are the same."""
+def normalize_name(name: str) -> str:
+    """Remove case, spaces and punctuation: 'Real World' and 'real_world' become the same."""
     return "".join(c for c in name.casefold() if c.isalnum())
 
 
-def dataset_named(name: str) -> Dataset:
-    """The benchmark of that very name."""
+def get_dataset(name: str) -> Dataset:
+    """Return the benchmark with exactly this name."""
     return next(dataset for dataset in CATALOG if dataset.name == name)
 
 
-def dataset_of(domains: Sequence[str]) -> Dataset | None:
-    """The benchmark that shares most of these domain names: at least two, the fewest missing on a tie."""
-    given = {plain(name) for name in domains}
+def identify_dataset(domains: Sequence[str]) -> Dataset | None:
+    """Return the benchmark that shares most of these domain names: at least two, the fewest missing on a tie."""
+    names = {normalize_name(name) for name in domains}
 
     def score(dataset: Dataset) -> tuple[int, int]:
-        here = sum(bool(given & _spellings(entry)) for entry in dataset.domains)
-        return here, here - len(dataset.domains)
+        num_matches = sum(bool(names & _spellings(entry)) for entry in dataset.domains)
+        return num_matches, num_matches - len(dataset.domains)
 
-    best = max(CATALOG, key=score)  # the earlier one on a full tie
+    best = max(CATALOG, key=score)  # the first one on a full tie
     return best if score(best)[0] >= 2 else None
 
 
-def entry_of(domain: str, dataset: Dataset | None) -> DomainEntry | None:
-    """What the catalog knows of a domain, by any of its spellings."""
+def find_entry(domain: str, dataset: Dataset | None) -> DomainEntry | None:
+    """Find the catalog entry of a domain by any of its spellings."""
     entries = dataset.domains if dataset else ()
-    return next((entry for entry in entries if plain(domain) in _spellings(entry)), None)
+    return next((entry for entry in entries if normalize_name(domain) in _spellings(entry)), None)
 
 
-def find_domain(given: str, domains: Sequence[str], dataset: Dataset | None) -> str:
-    """The one of `domains` that is meant: exact, in any case, short name or other spelling."""
-    if given in domains:
-        return given
+def find_domain(query: str, domains: Sequence[str], dataset: Dataset | None) -> str:
+    """Find a domain by its exact name, its name in any case, its short name or another spelling."""
+    if query in domains:
+        return query
     for name in domains:
-        if plain(name) == plain(given):
+        if normalize_name(name) == normalize_name(query):
             return name
-    entry = entry_of(given, dataset)
+    entry = find_entry(query, dataset)
     for name in domains:
-        if entry and plain(name) in _spellings(entry):
+        if entry and normalize_name(name) in _spellings(entry):
             return name
-    known = ", ".join(_with_short(name, dataset) for name in domains)
-    raise UserError(f"unknown domain '{given}'{suggest(given, list(domains))}; choose from {known}")
+    choices = ", ".join(_with_short(name, dataset) for name in domains)
+    raise UserError(f"unknown domain '{query}'{suggest(query, list(domains))}; choose from {choices}")
 
 
 def _with_short(name: str, dataset: Dataset | None) -> str:
-    """A domain, and the short name that tables give it."""
-    entry = entry_of(name, dataset)
-    return f"{name} ({entry.short})" if entry and plain(entry.short) != plain(name) else name
+    """Return a domain's name, with its short name in tables if that differs."""
+    entry = find_entry(name, dataset)
+    return f"{name} ({entry.short})" if entry and normalize_name(entry.short) != normalize_name(name) else name
 
 
 def _spellings(entry: DomainEntry) -> set[str]:
-    return {plain(word) for word in (entry.name, entry.short, *entry.aliases)}
+    return {normalize_name(name) for name in (entry.name, entry.short, *entry.aliases)}

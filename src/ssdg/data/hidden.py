@@ -1,5 +1,5 @@
-"""The truth of unlabeled and target domains, where it is known. For the auditor and the evaluator only,
-and to be copied beside the thumbnails of a run.
+"""Ground truth of unlabeled and target domains, where it is known: for the auditor, the evaluator and the sample
+thumbnails of a run only.
 
 No module under `ssdg.methods`, `ssdg.losses` or `ssdg.models` may import this one; a test walks the imports.
 """
@@ -14,42 +14,42 @@ from numpy.typing import NDArray
 
 from .sets import ImageTable, LabeledSet, Task, digest_of
 
-UNKNOWN = -1  # the class index of an image whose truth nobody told
-OOD = -2  # of one that is known to belong to no class (out of distribution)
+UNKNOWN = -1  # class index of an image without a known class
+OOD = -2  # class index of an image known to belong to no class (out of distribution)
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """The unseen domain: images, their names for the prediction file, their classes where known."""
+    """Unseen domain: images, their paths for the prediction file, their classes where known."""
 
     name: str
     images: ImageTable
     paths: tuple[str, ...]
-    y: NDArray[np.int64]  # UNKNOWN where not known
+    y: NDArray[np.int64]  # UNKNOWN without a known class
 
     @property
     def is_labeled(self) -> bool:
-        """Whether accuracy can be measured: every image has a known class."""
+        """Whether every image has a known class, so that accuracy can be measured."""
         return len(self.y) > 0 and bool((self.y != UNKNOWN).all())
 
     @property
     def fingerprint(self) -> str:
-        """A hash of images and classes."""
+        """Hash of images and classes."""
         return digest_of(self.images.fingerprint, self.y)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What the engine holds: the task that methods see, and what they may not see."""
+    """Data of a run as the engine holds it: the task that methods see, and what they must not see."""
 
     task: Task
     domains: tuple[str, ...]  # names by domain index
     target: Target | None = None
-    others: tuple[Target, ...] = ()  # targets of other runs that may share this one's training
+    others: tuple[Target, ...] = ()  # targets of other runs that can share the training of this one
     validation: LabeledSet | None = None  # held-out images of the labeled domain
     truth: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain
-    web_labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain that is a crawl
-    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per domain of training, for reports
-    origin: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of each image of a discovered domain
+    web_labels: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per unlabeled domain from a crawl
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per training domain, for reports
+    origin: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # per discovered domain: source of each image
     unreadable: tuple[tuple[str, str], ...] = ()  # (path, reason)
     fingerprint: str = ""

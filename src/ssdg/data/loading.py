@@ -1,6 +1,6 @@
-"""Decode a domain and split off its validation part.
+"""Decode a domain and hold out its validation images.
 
-The split depends on image content only: the same images are held out wherever they are read.
+The split depends on image content only: the same images are held out wherever they are read from.
 """
 
 from __future__ import annotations
@@ -14,70 +14,72 @@ from numpy.typing import NDArray
 
 from .cache import load_images
 from .hidden import OOD, UNKNOWN
-from .parallel import Progress
+from .parallel import ProgressCallback
 from .sets import ImageTable
 from .sources.benchmark import Domain, is_ood
 
-DIGEST = np.dtype((np.void, 16))
+DIGEST_DTYPE = np.dtype((np.void, 16))
 
 
-def held_out(digest: NDArray[np.uint8], rate: float, groups: NDArray[np.intp] | None = None) -> NDArray[np.bool_]:
-    """Mark a share `rate` of the distinct contents, the ones with the lowest hashes; copies go together.
+def select_held_out(
+    digest: NDArray[np.uint8], rate: float, groups: NDArray[np.intp] | None = None
+) -> NDArray[np.bool_]:
+    """Return a mask of the fraction `rate` of distinct contents with the lowest hashes; copies stay together.
 
-    With `groups` (a number per image) the share is taken of each group, rounded, and no group is marked
-    whole: at a rate of 0.1 a group of fewer than five images keeps them all.
+    With `groups` (a group index per image), select the fraction in each group, rounded, and never a whole group: at a
+    rate of 0.1, a group of fewer than five images keeps them all.
     """
-    words = np.ascontiguousarray(digest).view(DIGEST).reshape(-1)
+    hashes = np.ascontiguousarray(digest).view(DIGEST_DTYPE).reshape(-1)
     if groups is None:
-        groups = np.zeros(len(words), np.intp)
-    _, first, content = np.unique(words, return_index=True, return_inverse=True)
+        groups = np.zeros(len(hashes), np.intp)
+    _, first, content = np.unique(hashes, return_index=True, return_inverse=True)
     content = content.reshape(-1)
-    group_of_content = groups[first]  # copies under two labels count for one of them
-    marked = np.zeros(len(first), np.bool_)
+    group_of_content = groups[first]  # copies under two labels count for one of the labels
+    mask = np.zeros(len(first), np.bool_)
     for group in np.unique(group_of_content):
-        members = np.flatnonzero(group_of_content == group)  # in the order of their hashes
-        marked[members[: _share(len(members), rate)]] = True
+        members = np.flatnonzero(group_of_content == group)  # ordered by hash
+        mask[members[: _num_held_out(len(members), rate)]] = True
     for group in np.unique(groups):
         contents = np.unique(content[groups == group])
-        if marked[contents].all():
-            marked[contents] = False
-    return marked[content]
+        if mask[contents].all():
+            mask[contents] = False
+    return mask[content]
 
 
-def _share(count: int, rate: float) -> int:
+def _num_held_out(count: int, rate: float) -> int:
     return min(int(rate * count + 0.5), count - 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
-    """A decoded domain: images by content, and per image its class name or '', path and side of the split."""
+class LoadedDomain:
+    """Decoded domain: images ordered by content, and per image its class name or '', path and split."""
 
     name: str
     images: ImageTable
     labels: tuple[str, ...]
     paths: tuple[str, ...]
     train: NDArray[np.bool_]
-    held: NDArray[np.bool_]
+    held_out: NDArray[np.bool_]
     unreadable: tuple[tuple[str, str], ...] = ()
-    web_labels: tuple[str, ...] = ()  # the keyword that each image was found by, in a crawl
+    web_labels: tuple[str, ...] = ()  # of a crawl: the keyword that found each image
 
-    def codes(self, classes: Sequence[str]) -> NDArray[np.int64]:
-        """Class indices, UNKNOWN where the name is none of `classes`."""
-        return _codes(self.labels, classes)
+    def class_indices(self, classes: Sequence[str]) -> NDArray[np.int64]:
+        """Return class indices, UNKNOWN for names not in `classes`."""
+        return _class_indices(self.labels, classes)
 
     def truth(self, classes: Sequence[str]) -> NDArray[np.int64]:
-        """Class indices, OOD where the name says so, UNKNOWN where it says nothing of these classes."""
-        strange = np.array([is_ood(label) for label in self.labels], np.bool_)
-        return np.where(strange, OOD, self.codes(classes))
+        """Return class indices, OOD for labels that say so, UNKNOWN for other names not in `classes`."""
+        ood = np.array([is_ood(label) for label in self.labels], np.bool_)
+        return np.where(ood, OOD, self.class_indices(classes))
 
-    def web_codes(self, classes: Sequence[str]) -> NDArray[np.int64]:
-        """Class indices of the web-labels, UNKNOWN where a keyword is none of `classes`."""
-        return _codes(self.web_labels, classes)
+    def web_class_indices(self, classes: Sequence[str]) -> NDArray[np.int64]:
+        """Return class indices of the web-labels, UNKNOWN for keywords not in `classes`."""
+        return _class_indices(self.web_labels, classes)
 
 
-def _codes(names: Sequence[str], classes: Sequence[str]) -> NDArray[np.int64]:
-    number = {name: index for index, name in enumerate(classes)}
-    return np.array([number.get(name, UNKNOWN) for name in names], np.int64)
+def _class_indices(names: Sequence[str], classes: Sequence[str]) -> NDArray[np.int64]:
+    indices = {name: index for index, name in enumerate(classes)}
+    return np.array([indices.get(name, UNKNOWN) for name in names], np.int64)
 
 
 def load_domain(
@@ -87,19 +89,19 @@ def load_domain(
     *,
     validation_rate: float,
     by_class: bool,
-    progress: Progress | None = None,
-) -> Loaded:
-    """Decode a domain (or open what was decoded before) and split it; `by_class`: each class alike."""
+    progress: ProgressCallback | None = None,
+) -> LoadedDomain:
+    """Decode a domain (or open its cached images) and split it; `by_class`: hold out the same rate of each class."""
     cached = load_images(domain.items, size, cache, title=domain.name, progress=progress)
     labels = tuple(domain.labels[i] for i in cached.item)
     if "train" in domain.splits:
         train = np.isin(cached.item, domain.splits["train"])
         listed = domain.splits.get("crossval")
-        held = ~train if listed is None else np.isin(cached.item, listed) & ~train
+        held_out = ~train if listed is None else np.isin(cached.item, listed) & ~train
     else:
         groups = np.unique(labels, return_inverse=True)[1] if by_class and labels else None
-        held = held_out(cached.images.digest, validation_rate, groups)
-        train = ~held
+        held_out = select_held_out(cached.images.digest, validation_rate, groups)
+        train = ~held_out
     paths = tuple(domain.items[i].path for i in cached.item)
-    found_by = tuple(domain.web_labels[i] for i in cached.item) if domain.web_labels else ()
-    return Loaded(domain.name, cached.images, labels, paths, train, held, cached.unreadable, found_by)
+    web_labels = tuple(domain.web_labels[i] for i in cached.item) if domain.web_labels else ()
+    return LoadedDomain(domain.name, cached.images, labels, paths, train, held_out, cached.unreadable, web_labels)

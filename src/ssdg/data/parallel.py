@@ -1,4 +1,4 @@
-"""Ordered work on every core, and its progress: a bar on a terminal, a callback, or nothing."""
+"""Ordered multi-threaded work and its progress: a bar on a terminal, a callback, or nothing."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-Progress = Callable[[int, int], None]  # (done, total)
+ProgressCallback = Callable[[int, int], None]  # (done, total)
 
 
 @contextmanager
-def shown(title: str, progress: Progress | None) -> Iterator[Progress]:
-    """Yield the given callback, or one that draws a bar when standard error is a terminal."""
+def show_progress(title: str, progress: ProgressCallback | None) -> Iterator[ProgressCallback]:
+    """Yield `progress`, or if it is None a callback that draws a bar when standard error is a terminal."""
     if progress is not None:
         yield progress
     elif not sys.stderr.isatty():
         yield lambda done, total: None
     else:
-        with _bar(title) as draw:
-            yield draw
+        with _progress_bar(title) as update:
+            yield update
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Progress]:
+def _progress_bar(title: str) -> Iterator[ProgressCallback]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
@@ -35,20 +35,20 @@ def _bar(title: str) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-_PIECE = 16  # images per job: small enough to stop soon, large enough for the overhead not to count
+_CHUNK = 16  # images per job: small enough to stop soon, large enough for a negligible overhead
 
 
 def num_cores() -> int:
-    """Of this process, where the system tells; else of the machine."""
+    """Return the number of cores available to this process, or of the machine where the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_threads(work: Callable[[range], None], total: int) -> Iterator[int]:
-    """Run `work` on all of range(total) in pieces, on every core; yield how many are done."""
-    pieces = [range(start, min(start + _PIECE, total)) for start in range(0, total, _PIECE)]
+def run_in_threads(work: Callable[[range], None], total: int) -> Iterator[int]:
+    """Run `work` on all of range(total) in chunks, on every core; yield the number of completed items."""
+    chunks = [range(start, min(start + _CHUNK, total)) for start in range(0, total, _CHUNK)]
     pool = ThreadPoolExecutor(num_cores())
     try:
-        for piece, _ in zip(pieces, pool.map(work, pieces), strict=True):
-            yield piece.stop
+        for chunk, _ in zip(chunks, pool.map(work, chunks), strict=True):
+            yield chunk.stop
     finally:
         pool.shutdown(cancel_futures=True)

@@ -1,7 +1,7 @@
-"""The currency of the package: image tables, sets, pseudo-labels, batches, tasks.
+"""Data types shared by the whole package: image tables, sets, pseudo-labels, batches, tasks.
 
-Nothing here holds a hidden label. An unlabeled set is images and nothing else: no path (a path may name the
-class), and an order by content, so that the folder an image came from cannot be read off its position.
+No type here holds a hidden label. An unlabeled set contains only images: no paths (a path may name the class), and
+an order by content, so that the position of an image does not reveal its folder.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # tables of images are read where torch is not installed, too
+if TYPE_CHECKING:  # image tables also work without torch
     from torch import Tensor
 
 Rows = NDArray[np.intp]
 Mix = Literal["mixup", "cutmix", "x+u"]
-View = Literal["second", "strong"]  # beside the weak view that every image has: another weak one, a strong one
-WebLabel = Literal["ignored", "retained", "refined"]  # what becomes of the keywords of a crawl
-Setting = Literal["ssdg", "uda"]  # the target is never seen; the target is the unlabeled domain
+View = Literal["second", "strong"]  # in addition to the weak view of every image: another weak one, a strong one
+AugmentKind = Literal["photo", "none"]  # weak augmentation: photos are shifted and flipped, digits are not
+WebLabel = Literal["ignored", "retained", "refined"]  # how the keywords of a crawl are used
+Setting = Literal["ssdg", "uda"]  # ssdg: the target is unseen; uda: the target is the unlabeled domain
 
 
 class Pixels(Protocol):
-    """Images (n, H, W, 3), in memory or in a file."""
+    """Array of images (n, H, W, 3), in memory or in a file."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n, H, W, 3)."""
+        """Shape (n, H, W, 3)."""
         ...
 
     def __getitem__(self, rows: Rows, /) -> NDArray[np.uint8]:
-        """Copy these images out."""
+        """Return a copy of these images."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class ImageTable:
-    """Decoded uint8 images (H, W, 3) of one size, in a fixed order; often rows of files.
+    """Decoded uint8 images (H, W, 3) of one size, in a fixed order; usually rows of files.
 
     `arrays[source[i]][row[i]]` is image i; `digest[i]` is a 16-byte hash of its original content.
     """
@@ -51,13 +52,13 @@ class ImageTable:
     digest: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, array: NDArray[np.uint8]) -> ImageTable:
-        """All rows of one (n, H, W, 3) array; digests are computed from the pixels."""
-        return cls.stored(array, content_digests(array))
+    def from_array(cls, array: NDArray[np.uint8]) -> ImageTable:
+        """Build a table of all rows of an (n, H, W, 3) array; compute digests from the pixels."""
+        return cls.from_pixels(array, content_digests(array))
 
     @classmethod
-    def stored(cls, pixels: Pixels, digest: NDArray[np.uint8]) -> ImageTable:
-        """All rows of stored pixels, whose digests are known."""
+    def from_pixels(cls, pixels: Pixels, digest: NDArray[np.uint8]) -> ImageTable:
+        """Build a table of all rows of stored pixels with known digests."""
         count = len(digest)
         return cls((pixels,), np.zeros(count, np.int32), np.arange(count), digest)
 
@@ -71,34 +72,34 @@ class ImageTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the contents in their order."""
+        """Hash of the contents in order."""
         return hashlib.sha256(self.digest.tobytes()).hexdigest()[:16]
 
     def take(self, rows: Rows | NDArray[np.bool_]) -> ImageTable:
-        """The table of these rows; no pixel is copied."""
+        """Return the table of these rows without copying pixels."""
         return replace(self, source=self.source[rows], row=self.row[rows], digest=self.digest[rows])
 
     def __getitem__(self, rows: Rows) -> NDArray[np.uint8]:
-        """Copy these images out: (len(rows), H, W, 3)."""
+        """Return a copy of these images: (len(rows), H, W, 3)."""
         if len(self.arrays) == 1:
             return self.arrays[0][self.row[rows]]
         source, row = self.source[rows], self.row[rows]
         out = np.empty((len(row), *self.arrays[0].shape[1:]), np.uint8)
-        for number, array in enumerate(self.arrays):
-            here = source == number
-            out[here] = array[row[here]]
+        for index, array in enumerate(self.arrays):
+            mask = source == index
+            out[mask] = array[row[mask]]
         return out
 
 
 def content_digests(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A 16-byte hash of each image's pixels and shape: (n, 16)."""
+    """Return a 16-byte hash of each image's pixels and shape: (n, 16)."""
     head = str(array.shape[1:]).encode()
     hashes = [hashlib.blake2b(head + image.tobytes(), digest_size=16).digest() for image in array]
     return np.frombuffer(b"".join(hashes), np.uint8).reshape(len(array), 16)
 
 
 def concat_tables(tables: Sequence[ImageTable]) -> ImageTable:
-    """The tables one after another."""
+    """Concatenate tables."""
     offsets = np.cumsum([0, *(len(t.arrays) for t in tables)])
     return ImageTable(
         arrays=tuple(a for t in tables for a in t.arrays),
@@ -110,7 +111,7 @@ def concat_tables(tables: Sequence[ImageTable]) -> ImageTable:
 
 @dataclass(frozen=True, eq=False)
 class UnlabeledSet:
-    """Images of one or several domains. There is no y."""
+    """Images of one or several domains, without labels."""
 
     images: ImageTable
     domain: NDArray[np.int64]
@@ -120,26 +121,26 @@ class UnlabeledSet:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what training can see."""
+        """Hash of everything that training can see."""
         return digest_of(self.images.fingerprint, self.domain)
 
     def labeled_by(self, labels: PseudoLabels) -> LabeledSet:
-        """The kept images with their pseudo-labels, none of them trusted."""
+        """Return the selected images with their pseudo-labels, none of them trusted."""
         rows = np.flatnonzero(labels.keep)
-        return self._guessed(rows, labels.y[rows])
+        return self._untrusted(rows, labels.y[rows])
 
     def labeled_as(self, y: NDArray[np.int64]) -> LabeledSet:
-        """The images that have a class in `y` (those of -1 have none), none of them trusted."""
+        """Return the images that have a class in `y` (-1 means none), none of them trusted."""
         rows = np.flatnonzero(y >= 0)
-        return self._guessed(rows, y[rows])
+        return self._untrusted(rows, y[rows])
 
-    def _guessed(self, rows: Rows, y: NDArray[np.int64]) -> LabeledSet:
+    def _untrusted(self, rows: Rows, y: NDArray[np.int64]) -> LabeledSet:
         return LabeledSet(self.images.take(rows), y, self.domain[rows], trusted=np.zeros(len(rows), np.bool_))
 
 
 @dataclass(frozen=True, eq=False)
 class LabeledSet:
-    """Images with a class index each; `trusted` is False where the label is a guess."""
+    """Images with a class index each; `trusted` is False for pseudo-labels and web-labels."""
 
     images: ImageTable
     y: NDArray[np.int64]
@@ -151,24 +152,24 @@ class LabeledSet:
 
     @property
     def num_domains(self) -> int:
-        """How many domains its images come from."""
+        """Number of domains that the images come from."""
         return len(np.unique(self.domain))
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what training can see."""
+        """Hash of everything that training can see."""
         return digest_of(self.images.fingerprint, self.y, self.domain, self.trusted)
 
 
 @dataclass(frozen=True, eq=False)
 class MixedSet:
-    """The intermediate domain: labeled images mixed with clean pseudo-labeled ones as they are drawn (Eq. mixup)."""
+    """Intermediate domain: labeled images mixed with clean pseudo-labeled ones on the fly (Eq. mixup)."""
 
     base: LabeledSet
     clean: LabeledSet
     mix: Mix
     alpha: float  # of Beta(alpha, alpha)
-    any_pair: bool = False  # the release: partners from the shuffled union, one coefficient per batch
+    any_pair: bool = False  # as in the release: partners from the shuffled union, one coefficient per batch
 
     def __len__(self) -> int:
         union = self.mix == "x+u" or self.any_pair
@@ -176,12 +177,12 @@ class MixedSet:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what training can see."""
+        """Hash of everything that training can see."""
         return digest_of(self.base.fingerprint, self.clean.fingerprint, self.mix, self.alpha, self.any_pair)
 
 
 def concat_labeled(sets: Sequence[LabeledSet]) -> LabeledSet:
-    """The sets one after another."""
+    """Concatenate labeled sets."""
     return LabeledSet(
         concat_tables([s.images for s in sets]),
         np.concatenate([s.y for s in sets]),
@@ -191,18 +192,18 @@ def concat_labeled(sets: Sequence[LabeledSet]) -> LabeledSet:
 
 
 def concat_unlabeled(sets: Sequence[UnlabeledSet]) -> UnlabeledSet:
-    """The sets one after another."""
+    """Concatenate unlabeled sets."""
     return UnlabeledSet(concat_tables([s.images for s in sets]), np.concatenate([s.domain for s in sets]))
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What a stage trains on: for every `batch` labeled images a step gets as many pseudo-labeled ones and `ratio`
+    """Training data of a stage: with `batch` labeled images, a step gets as many pseudo-labeled ones and `ratio`
     times as many unlabeled ones.
 
-    `union`: labeled and pseudo-labeled images in one shuffled stream instead. `balanced`: a labeled batch holds as
-    many images of every domain. `views`: what unlabeled images have beside their weak view; where there are none,
-    the labeled images have the strong view if it is asked for.
+    `union`: labeled and pseudo-labeled images come from one shuffled stream instead. `balanced`: a labeled batch has
+    the same number of images from every domain. `views`: additional views of unlabeled images; without unlabeled
+    images, a requested strong view goes to the labeled images.
     """
 
     labeled: LabeledSet | MixedSet
@@ -215,27 +216,27 @@ class Inputs:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that the stage can see."""
+        """Hash of everything that the stage can see."""
         sets = [s.fingerprint for s in (self.labeled, self.pseudo, self.unlabeled) if s is not None]
         return digest_of(*sets, self.union, self.balanced, self.views, self.ratio)
 
 
 @dataclass(frozen=True, eq=False)
 class PseudoLabels:
-    """What a learner believes of a pool, in the pool's order."""
+    """Pseudo-labels of a pool, in the order of the pool."""
 
     y: NDArray[np.int64]
     keep: NDArray[np.bool_]
-    confidence: NDArray[np.float32]  # of y, mean over the networks
-    votes: NDArray[np.int64]  # (networks, n): each network's own class
+    confidence: NDArray[np.float32]  # in y, mean over the networks
+    votes: NDArray[np.int64]  # (networks, n): predicted class of each network
 
 
 @dataclass(frozen=True, eq=False)
 class LabeledBatch:
-    """x (B, 3, H, W) in [0, 1]; y (B,) class indices or (B, K) soft labels; domain (B,); trusted (B,).
+    """Labeled images: x (B, 3, H, W) in [0, 1]; y (B,) classes or (B, K) soft labels; domain (B,); trusted (B,).
 
-    `strong` is a strong view of the same images if the method asked and there are no unlabeled ones to have it.
-    `host_domain` is `domain` on the CPU: who parts a batch by it need not wait for the device.
+    `strong` is a strong view of the same images if the method requests it and has no unlabeled images.
+    `host_domain` is `domain` on the CPU, for splitting a batch by domain without waiting for the device.
     """
 
     x: Tensor
@@ -248,7 +249,7 @@ class LabeledBatch:
 
 @dataclass(frozen=True, eq=False)
 class UnlabeledBatch:
-    """x (B, 3, H, W) in [0, 1]; domain (B,); other views of the same images if the method asked. There is no y."""
+    """Unlabeled images: x (B, 3, H, W) in [0, 1]; domain (B,); other views of the same images if requested. No y."""
 
     x: Tensor
     domain: Tensor
@@ -258,7 +259,7 @@ class UnlabeledBatch:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What one training step gets; `pseudo` are pseudo-labeled images drawn beside the labeled ones."""
+    """Input of one training step; `pseudo` are pseudo-labeled images drawn in addition to the labeled ones."""
 
     labeled: LabeledBatch
     pseudo: LabeledBatch | None = None
@@ -267,9 +268,9 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """All that a method may see. Domain 0 is the labeled one; `unlabeled` follows in order from 1.
+    """Everything that a method may see. Domain 0 is the labeled one; the domains of `unlabeled` follow from 1.
 
-    `web` has the web-labels of those unlabeled domains that are crawls; where they are ignored it is empty.
+    `web` has the web-labels of the unlabeled domains that are crawls; it is empty if web-labels are ignored.
     """
 
     classes: tuple[str, ...]
@@ -281,12 +282,12 @@ class Task:
 
     @property
     def pool(self) -> UnlabeledSet:
-        """All unlabeled domains as one."""
+        """All unlabeled domains as one set."""
         return concat_unlabeled(list(self.unlabeled.values()))
 
 
 def digest_of(*parts: object) -> str:
-    """A short hash of strings, numbers and arrays."""
+    """Return a short hash of strings, numbers and arrays."""
     sha = hashlib.sha256()
     for part in parts:
         sha.update(part.tobytes() if isinstance(part, np.ndarray) else str(part).encode())

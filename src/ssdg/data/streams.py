@@ -1,4 +1,4 @@
-"""Seeded streams of batches. A batch is a function of (seed, step): to resume is to ask for the next step."""
+"""Seeded streams of batches. A batch is a function of (seed, step), so resuming means drawing the next step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from torch import Tensor
 
 from ..devices import onto
 from ..seeds import derive_seed, numpy_rng, torch_rng
-from .augment import Augment, augment, second_view, strong, to_float
+from .augment import second_view, strong_view, to_float, weak_view
 from .sets import (
+    AugmentKind,
     Batch,
     ImageTable,
     LabeledBatch,
@@ -29,70 +30,72 @@ from .sets import (
     concat_labeled,
 )
 
-EVAL_BATCH = 128  # larger ones are no faster on a CPU and need more memory than training
+EVAL_BATCH = 128  # larger batches are no faster on a CPU and need more memory than training
 T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """How rows become tensors: augmentation, device, and this process's share of every batch."""
+    """Conversion of rows to tensors: augmentation, device, and this process's share of every batch."""
 
-    kind: Augment
+    kind: AugmentKind
     device: torch.device
     num_classes: int
     rank: int = 0
     world: int = 1
 
     def share(self, rows: NDArray[T]) -> NDArray[T]:
-        """This process's part of a batch that all processes draw alike."""
+        """Return this process's part of a batch that all processes draw identically."""
         return rows[self.rank :: self.world]
 
-    def images(self, table: ImageTable, rows: Rows, *words: object) -> Tensor:
-        """Weakly augmented images in [0, 1], channels last; the randomness comes from `words`."""
-        return self.weak(self.upload(table, rows), *words)
+    def images(self, table: ImageTable, rows: Rows, *seed_parts: object) -> Tensor:
+        """Return weakly augmented images in [0, 1], channels last, seeded by `seed_parts`."""
+        return self.weak(self.upload(table, rows), *seed_parts)
 
-    def weak(self, x: Tensor, *words: object) -> Tensor:
-        """The weak view of uploaded images; the randomness comes from `words`."""
-        return augment(x, self.kind, torch_rng(*words, self.rank)) if len(x) else x.permute(0, 3, 1, 2).float()
+    def weak(self, x: Tensor, *seed_parts: object) -> Tensor:
+        """Return the weak view of uploaded images, seeded by `seed_parts`."""
+        if not len(x):
+            return x.permute(0, 3, 1, 2).float()
+        return weak_view(x, self.kind, torch_rng(*seed_parts, self.rank))
 
-    def strong(self, x: Tensor, *words: object) -> Tensor:
-        """The strong view of weakly augmented images; the randomness comes from `words`."""
-        return strong(x, torch_rng(*words, self.rank, "strong"))
+    def strong(self, x: Tensor, *seed_parts: object) -> Tensor:
+        """Return the strong view of weakly augmented images, seeded by `seed_parts`."""
+        return strong_view(x, torch_rng(*seed_parts, self.rank, "strong"))
 
     def upload(self, table: ImageTable, rows: Rows) -> Tensor:
-        """uint8 (B, H, W, 3) on the device."""
+        """Copy uint8 images (B, H, W, 3) to the device."""
         return onto(torch.from_numpy(table[rows]), self.device)
 
-    def small(self, array: NDArray[np.generic]) -> Tensor:
-        """Labels and the like on the device."""
+    def to_device(self, array: NDArray[np.generic]) -> Tensor:
+        """Copy a small array, such as labels, to the device."""
         return onto(torch.from_numpy(array), self.device)
 
 
-class Shuffled:
-    """The numbers 0..n-1 in an endless sequence of shuffled passes; any stretch can be asked for."""
+class ShuffledIndices:
+    """Endless sequence of shuffled passes over 0..n-1, with random access."""
 
     def __init__(self, n: int, seed: int) -> None:
         if n < 1:
             raise ValueError("a stream needs at least one image")
         self.n, self.seed = n, seed
 
-    def stretch(self, start: int, count: int) -> Rows:
-        """Places start .. start+count-1 of the sequence."""
+    def take(self, start: int, count: int) -> Rows:
+        """Return elements start .. start+count-1 of the sequence."""
         end, parts = start + count, []
-        for number in range(start // self.n, (end - 1) // self.n + 1):
-            here = number * self.n
-            parts.append(_shuffle(self.n, self.seed, number)[max(start - here, 0) : end - here])
+        for index in range(start // self.n, (end - 1) // self.n + 1):
+            offset = index * self.n
+            parts.append(_shuffle(self.n, self.seed, index)[max(start - offset, 0) : end - offset])
         return np.concatenate(parts)
 
 
 @lru_cache(maxsize=16)
-def _shuffle(n: int, seed: int, number: int) -> Rows:
-    return numpy_rng(seed, number).permutation(n)
+def _shuffle(n: int, seed: int, index: int) -> Rows:
+    return numpy_rng(seed, index).permutation(n)
 
 
 @dataclass(frozen=True)
 class LabeledStream:
-    """Batches of a labeled set, with a strong view if asked."""
+    """Batches of a labeled set, with a strong view if requested."""
 
     data: LabeledSet
     batch: int
@@ -101,19 +104,19 @@ class LabeledStream:
     views: tuple[View, ...] = ()
 
     def draw(self, step: int) -> LabeledBatch:
-        """The batch of this step."""
-        rows = Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch)
+        """Return the batch of this step."""
+        rows = ShuffledIndices(len(self.data), self.seed).take(step * self.batch, self.batch)
         return self.rows(self.pipeline.share(rows), step)
 
     def rows(self, rows: Rows, step: int) -> LabeledBatch:
-        """These rows as a batch."""
+        """Return these rows as a batch."""
         p = self.pipeline
         x, domain = p.images(self.data.images, rows, self.seed, step), self.data.domain[rows]
         return LabeledBatch(
             x,
-            p.small(self.data.y[rows]),
-            p.small(domain),
-            p.small(self.data.trusted[rows]),
+            p.to_device(self.data.y[rows]),
+            p.to_device(domain),
+            p.to_device(self.data.trusted[rows]),
             p.strong(x, self.seed, step) if "strong" in self.views else None,
             torch.from_numpy(domain),
         )
@@ -121,16 +124,16 @@ class LabeledStream:
 
 @dataclass(frozen=True)
 class BalancedStream(LabeledStream):
-    """Batches of a labeled set with as many images of every domain; what does not divide goes to the first ones."""
+    """Batches of a labeled set with equally many images of every domain; the first domains get the remainder."""
 
     def draw(self, step: int) -> LabeledBatch:
-        """The batch of this step, domain by domain."""
+        """Return the batch of this step, ordered by domain."""
         parts = []
-        for number, rows in enumerate(self._domains):
-            count = len(range(number, self.batch, len(self._domains)))
+        for index, rows in enumerate(self._domains):
+            count = len(range(index, self.batch, len(self._domains)))
             if count:
-                order = Shuffled(len(rows), derive_seed(self.seed, "domain", number))
-                parts.append(rows[order.stretch(step * count, count)])
+                order = ShuffledIndices(len(rows), derive_seed(self.seed, "domain", index))
+                parts.append(rows[order.take(step * count, count)])
         return self.rows(self.pipeline.share(np.concatenate(parts)), step)
 
     @cached_property
@@ -140,7 +143,7 @@ class BalancedStream(LabeledStream):
 
 @dataclass(frozen=True)
 class UnionStream:
-    """One shuffled stream of labeled and pseudo-labeled images, handed out as its two parts."""
+    """One shuffled stream of labeled and pseudo-labeled images, split into these two parts."""
 
     data: LabeledSet
     batch: int
@@ -148,18 +151,18 @@ class UnionStream:
     pipeline: Pipeline
 
     def draw(self, step: int) -> tuple[LabeledBatch, LabeledBatch]:
-        """(trusted, pseudo-labeled) images of this step's batch; either may be empty."""
-        # Shared before it is parted, so that no process is left without an image.
-        rows = self.pipeline.share(Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch))
+        """Return the (trusted, pseudo-labeled) images of this step's batch; either may be empty."""
+        # Divide among processes before the split, so that no process is left without an image.
+        rows = self.pipeline.share(ShuffledIndices(len(self.data), self.seed).take(step * self.batch, self.batch))
         trusted = self.data.trusted[rows]
-        parts = LabeledStream(self.data, self.batch, self.seed, self.pipeline)
-        other = replace(parts, seed=derive_seed(self.seed, "pseudo"))
-        return parts.rows(rows[trusted], step), other.rows(rows[~trusted], step)
+        labeled = LabeledStream(self.data, self.batch, self.seed, self.pipeline)
+        pseudo = replace(labeled, seed=derive_seed(self.seed, "pseudo"))
+        return labeled.rows(rows[trusted], step), pseudo.rows(rows[~trusted], step)
 
 
 @dataclass(frozen=True)
 class UnlabeledStream:
-    """Batches of an unlabeled set, with further views if asked."""
+    """Batches of an unlabeled set, with further views if requested."""
 
     data: UnlabeledSet
     batch: int
@@ -168,9 +171,9 @@ class UnlabeledStream:
     views: tuple[View, ...] = ()
 
     def draw(self, step: int) -> UnlabeledBatch:
-        """The batch of this step."""
+        """Return the batch of this step."""
         p = self.pipeline
-        rows = p.share(Shuffled(len(self.data), self.seed).stretch(step * self.batch, self.batch))
+        rows = p.share(ShuffledIndices(len(self.data), self.seed).take(step * self.batch, self.batch))
         images = p.upload(self.data.images, rows)
         x = p.weak(images, self.seed, step)
         views: dict[View, Tensor] = {}
@@ -178,12 +181,12 @@ class UnlabeledStream:
             views["second"] = second_view(images, p.kind, torch_rng(self.seed, step, p.rank, "second"))
         if "strong" in self.views:
             views["strong"] = p.strong(x, self.seed, step)
-        return UnlabeledBatch(x, p.small(self.data.domain[rows]), **views)
+        return UnlabeledBatch(x, p.to_device(self.data.domain[rows]), **views)
 
 
 @dataclass(frozen=True)
 class MixedStream:
-    """Batches of the intermediate domain (Eq. mixup): a fresh partner and coefficient for every image drawn."""
+    """Batches of the intermediate domain (Eq. mixup): a new partner and coefficient for every image drawn."""
 
     data: MixedSet
     batch: int
@@ -191,7 +194,7 @@ class MixedStream:
     pipeline: Pipeline
 
     def draw(self, step: int) -> LabeledBatch:
-        """The batch of this step, with soft labels unless sets are only joined (X+U)."""
+        """Return the batch of this step, with soft labels unless the sets are only joined (X+U)."""
         a, b = self._sides
         if self.data.mix == "x+u":
             return a.draw(step)
@@ -217,8 +220,8 @@ class MixedStream:
         return self.pipeline.share(np.broadcast_to(alpha, self.batch)).astype(np.float32)
 
     def _boxes(self, step: int) -> NDArray[np.float32]:
-        centres = numpy_rng(self.seed, step, "box").random((self.batch, 2))
-        return self.pipeline.share(centres).astype(np.float32)
+        centers = numpy_rng(self.seed, step, "box").random((self.batch, 2))
+        return self.pipeline.share(centers).astype(np.float32)
 
 
 def mix_batches(
@@ -227,11 +230,11 @@ def mix_batches(
     alpha: NDArray[np.float32],
     mix: str,
     num_classes: int,
-    centres: NDArray[np.float32],
+    centers: NDArray[np.float32],
 ) -> LabeledBatch:
-    """x̂ = α x + (1 − α) u, ŷ = E(α) y + (1 − E(α)) q, α a constant (MixUp) or a map of ones and zeros (CutMix)."""
+    """Return x̂ = α x + (1 − α) u, ŷ = E(α) y + (1 − E(α)) q, with a constant α (MixUp) or a binary map (CutMix)."""
     constant = torch.from_numpy(alpha)[:, None, None, None]
-    weight = onto(box_maps(alpha, centres, *a.x.shape[-2:]) if mix == "cutmix" else constant, a.x.device)
+    weight = onto(box_maps(alpha, centers, *a.x.shape[-2:]) if mix == "cutmix" else constant, a.x.device)
     mean = weight.mean((1, 2, 3))[:, None]
     x = weight * a.x + (1 - weight) * b.x
     y = mean * F.one_hot(a.y, num_classes) + (1 - mean) * F.one_hot(b.y, num_classes)
@@ -240,27 +243,27 @@ def mix_batches(
     )
 
 
-def box_maps(alpha: NDArray[np.float32], centres: NDArray[np.float32], height: int, width: int) -> Tensor:
-    """CutMix weight maps (B, 1, H, W): ones with a box of zeros, of area 1 − α before it is cut at the border."""
+def box_maps(alpha: NDArray[np.float32], centers: NDArray[np.float32], height: int, width: int) -> Tensor:
+    """Return CutMix weight maps (B, 1, H, W): ones with a box of zeros, of area 1 − α before clipping."""
     half = torch.from_numpy(np.sqrt(1 - alpha) / 2)[:, None]
-    middle = torch.from_numpy(centres)
+    middle = torch.from_numpy(centers)
     inside = []
-    for length, centre in ((height, middle[:, :1]), (width, middle[:, 1:])):
-        place = (torch.arange(length) + 0.5) / length
-        inside.append((place - centre).abs() < half)
+    for length, center in ((height, middle[:, :1]), (width, middle[:, 1:])):
+        position = (torch.arange(length) + 0.5) / length
+        inside.append((position - center).abs() < half)
     return 1.0 - (inside[0][:, :, None] & inside[1][:, None, :]).float()[:, None]
 
 
 @dataclass(frozen=True)
 class BatchStream:
-    """All that one training step draws."""
+    """All streams that a training step draws from."""
 
     labeled: LabeledStream | MixedStream | UnionStream
     pseudo: LabeledStream | None = None
     unlabeled: UnlabeledStream | None = None
 
     def draw(self, step: int) -> Batch:
-        """The batch of this step."""
+        """Return the batch of this step."""
         if isinstance(self.labeled, UnionStream):
             labeled, pseudo = self.labeled.draw(step)
             return Batch(labeled, pseudo)
@@ -272,6 +275,6 @@ class BatchStream:
 
 
 def evaluation_batches(table: ImageTable, batch: int, pipeline: Pipeline) -> Iterator[Tensor]:
-    """Every image exactly once, in order, not augmented."""
+    """Yield every image exactly once, in order, without augmentation."""
     for start in range(0, len(table), batch):
         yield to_float(pipeline.upload(table, np.arange(start, min(start + batch, len(table)))))

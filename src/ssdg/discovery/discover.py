@@ -1,6 +1,6 @@
-"""Unknown domains: piles of unlabeled images split by style, once for a run, into domains that methods take for true.
+"""Domain discovery: split mixed-domain images by style into domains, once per run.
 
-Only the look of the images counts: no name, no folder, no hidden label, no true domain.
+Only the appearance of the images counts: no name, no folder, no hidden label, no true domain.
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ from ..files import atomic_path
 from ..machine import Machine
 from ..models.backbones import build_backbone
 from ..models.styles import plain_statistics, stage_statistics
-from .clusters import Parts, find_parts
+from .clusters import Clustering, find_clusters
 
 FILE = "domains.npz"
-MERGED = "unlabeled"  # what all unlabeled domains of a benchmark are called as one pile
+MERGED = "unlabeled"  # the name of all unlabeled domains of a benchmark taken together
 
 
 @dataclass(frozen=True, eq=False)
-class Pile:
-    """Images in the order of their content, and where each came from: (domain, row in it)."""
+class Mixture:
+    """Mixed-domain images in the order of their content, and the origin of each: (domain, row)."""
 
     name: str
     images: ImageTable
-    domain: tuple[str, ...]  # names of the domains that are in it
-    source: NDArray[np.intp]  # (n,) index into `domain`
+    domains: tuple[str, ...]  # names of the domains it contains
+    source: NDArray[np.intp]  # (n,) index into `domains`
     row: Rows
 
 
 def check_discovery(config: RunConfig, problem: Problem) -> None:
-    """Refuse what cannot be split, before any image is looked at."""
-    wanted, option = config.discover_domains, f"--discover-domains {config.discover_domains}"
-    if wanted is None:
+    """Reject settings and data that cannot be split, before any image is read."""
+    number, option = config.discover_domains, f"--discover-domains {config.discover_domains}"
+    if number is None:
         return
     if not problem.task.unlabeled:
-        raise UserError(f"{option} splits unlabeled images and none were given; add --unlabeled, or leave it out")
+        raise UserError(f"{option} splits unlabeled images and none were given; add --unlabeled, or omit it")
     if config.setting == "uda":
         raise UserError(
-            f"{option} splits unlabeled domains, and with --setting uda the target is the one; leave it out"
+            f"{option} splits unlabeled domains, and with --setting uda the target is the only one; omit it"
         )
     if problem.web_labels:
         name = next(iter(problem.web_labels))
         raise UserError(f"{option} cannot split the crawl '{name}', which has keywords; give it with --unlabeled")
-    for pile in piles_of(config, problem):
-        if wanted != "auto" and wanted > len(pile.images):
+    for mixture in make_mixtures(config, problem):
+        if number != "auto" and number > len(mixture.images):
             raise UserError(
-                f"{option} is more than the {len(pile.images):,} images of '{pile.name}'; give fewer, or auto"
+                f"{option} is more than the {len(mixture.images):,} images of '{mixture.name}'; give fewer, or auto"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """The problem whose unlabeled domains are those found by style, and how surely each was split from a pile."""
+    """The problem with the discovered domains as unlabeled domains, and the strength of every split."""
 
     problem: Problem
-    strengths: Mapping[str, tuple[float, ...]]  # by pile
+    strengths: Mapping[str, tuple[float, ...]]  # by mixture
 
-    def about(self) -> dict[str, Any]:
-        """For events and `result.json`; nothing hidden."""
+    def summary(self) -> dict[str, Any]:
+        """Return the facts for events and `result.json`; nothing hidden."""
         pools = self.problem.task.unlabeled
         return {"domains": {name: len(pool) for name, pool in pools.items()}, "strengths": dict(self.strengths)}
 
@@ -77,57 +77,58 @@ class Discovery:
 def discover(
     config: RunConfig, problem: Problem, folder: Path, pipeline: Pipeline, machine: Machine
 ) -> Discovery | None:
-    """Find the domains, or read those that the run folder keeps; None if they are not asked for."""
+    """Discover the domains, or read those stored in the run folder; None if discovery is off."""
     if config.discover_domains is None:
         return None
     path = folder / FILE
     if machine.is_main and not path.exists():
-        piles = piles_of(config, problem)
-        save_parts(path, piles, [find_styles(pile, config, pipeline) for pile in piles])
+        mixtures = make_mixtures(config, problem)
+        save_clusterings(path, mixtures, [cluster_styles(mixture, config, pipeline) for mixture in mixtures])
     machine.wait()
     return known_domains(config, problem, folder)
 
 
 def known_domains(config: RunConfig, problem: Problem, folder: Path) -> Discovery:
-    """The domains that a run folder keeps."""
-    piles = piles_of(config, problem)
-    parts = load_parts(folder / FILE, piles)
-    strengths = {pile.name: found.strengths for pile, found in zip(piles, parts, strict=True)}
-    return Discovery(with_parts(problem, piles, parts), strengths)
+    """Return the domains stored in a run folder."""
+    mixtures = make_mixtures(config, problem)
+    clusterings = load_clusterings(folder / FILE, mixtures)
+    pairs = list(zip(mixtures, clusterings, strict=True))
+    strengths = {mixture.name: clustering.strengths for mixture, clustering in pairs}
+    return Discovery(with_clusters(problem, pairs), strengths)
 
 
-def piles_of(config: RunConfig, problem: Problem) -> list[Pile]:
-    """Own folders one by one; the unlabeled domains of a benchmark as one pile, so that true ones can be compared."""
+def make_mixtures(config: RunConfig, problem: Problem) -> list[Mixture]:
+    """Return one mixture per custom folder, or one of all unlabeled domains of a benchmark."""
     pools = problem.task.unlabeled
     if config.data is None:
-        return [make_pile(name, {name: pool.images}) for name, pool in pools.items()]
+        return [mix(name, {name: pool.images}) for name, pool in pools.items()]
     taken = {problem.domains[0], problem.target.name if problem.target else ""}
     name = MERGED if MERGED not in taken else f"{MERGED} images"
-    return [make_pile(name, {name: pool.images for name, pool in pools.items()})]
+    return [mix(name, {name: pool.images for name, pool in pools.items()})]
 
 
-def make_pile(name: str, domains: Mapping[str, ImageTable]) -> Pile:
-    """All images of these domains in the order of their digests: where an image came from cannot be read off it."""
+def mix(name: str, domains: Mapping[str, ImageTable]) -> Mixture:
+    """Return all images of these domains in the order of their digests, which does not reveal their origin."""
     tables = list(domains.values())
     whole = concat_tables(tables)
     words = np.ascontiguousarray(whole.digest).view(">u8")
     order = np.lexsort((words[:, 1], words[:, 0]))
     source = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     row = np.concatenate([np.arange(len(table)) for table in tables])
-    return Pile(name, whole.take(order), tuple(domains), source[order], row[order])
+    return Mixture(name, whole.take(order), tuple(domains), source[order], row[order])
 
 
-def find_styles(pile: Pile, config: RunConfig, pipeline: Pipeline) -> Parts:
-    """The parts of a pile; a number that is more than its images (of a rehearsal) is as many."""
-    given = config.discover_domains
-    wanted = None if given == "auto" or given is None else min(given, len(pile.images))
-    if wanted == 1:
-        return Parts(torch.zeros(len(pile.images), dtype=torch.long), ())
-    return find_parts(style_features(pile.images, config, pipeline), wanted, config.seed, "discover")
+def cluster_styles(mixture: Mixture, config: RunConfig, pipeline: Pipeline) -> Clustering:
+    """Cluster the images of a mixture; a number above its number of images (in a dry run) is reduced to that."""
+    setting = config.discover_domains
+    number = None if setting == "auto" or setting is None else min(setting, len(mixture.images))
+    if number == 1:
+        return Clustering(torch.zeros(len(mixture.images), dtype=torch.long), ())
+    return find_clusters(style_features(mixture.images, config, pipeline), number, config.seed, "discover")
 
 
 def style_features(images: ImageTable, config: RunConfig, pipeline: Pipeline) -> torch.Tensor:
-    """Statistics of the first maps of the run's backbone as it was pretrained; of the pixels where it was not."""
+    """Return statistics of the first maps of the pretrained backbone; of the pixels if it is not pretrained."""
     with torch.inference_mode():
         batches = evaluation_batches(images, EVAL_BATCH, pipeline)
         if config.weights == "none":
@@ -136,22 +137,22 @@ def style_features(images: ImageTable, config: RunConfig, pipeline: Pipeline) ->
         return torch.cat([stage_statistics(backbone, x).cpu() for x in batches])
 
 
-def with_parts(problem: Problem, piles: Sequence[Pile], parts: Sequence[Parts]) -> Problem:
-    """The problem with the parts as its unlabeled domains; the hidden side goes along, image by image."""
+def with_clusters(problem: Problem, pairs: Sequence[tuple[Mixture, Clustering]]) -> Problem:
+    """Return the problem with the clusters as its unlabeled domains; hidden labels follow image by image."""
     pools: dict[str, UnlabeledSet] = {}
     truth, paths, origin = {}, {problem.domains[0]: problem.paths.get(problem.domains[0], ())}, {}
-    for pile, found in zip(piles, parts, strict=True):
-        of = found.of.numpy()
-        for number in range(int(of.max()) + 1):
-            name = f"{pile.name}#{number + 1}" if of.max() else pile.name
-            rows = np.flatnonzero(of == number)
-            pools[name] = UnlabeledSet(pile.images.take(rows), np.full(len(rows), len(pools) + 1, np.int64))
-            places = [(pile.domain[s], r) for s, r in zip(pile.source[rows], pile.row[rows], strict=True)]
-            if all(domain in problem.truth for domain in pile.domain):
-                truth[name] = np.array([problem.truth[domain][row] for domain, row in places], np.int64)
-            if all(problem.paths.get(domain) for domain in pile.domain):
-                paths[name] = tuple(problem.paths[domain][row] for domain, row in places)
-            origin[name] = tuple(domain for domain, _ in places)
+    for mixture, clustering in pairs:
+        cluster = clustering.of.numpy()
+        for number in range(int(cluster.max()) + 1):
+            name = f"{mixture.name}#{number + 1}" if cluster.max() else mixture.name
+            rows = np.flatnonzero(cluster == number)
+            pools[name] = UnlabeledSet(mixture.images.take(rows), np.full(len(rows), len(pools) + 1, np.int64))
+            sources = [(mixture.domains[s], r) for s, r in zip(mixture.source[rows], mixture.row[rows], strict=True)]
+            if all(domain in problem.truth for domain in mixture.domains):
+                truth[name] = np.array([problem.truth[domain][row] for domain, row in sources], np.int64)
+            if all(problem.paths.get(domain) for domain in mixture.domains):
+                paths[name] = tuple(problem.paths[domain][row] for domain, row in sources)
+            origin[name] = tuple(domain for domain, _ in sources)
     return replace(
         problem,
         task=replace(problem.task, unlabeled=pools),
@@ -162,28 +163,30 @@ def with_parts(problem: Problem, piles: Sequence[Pile], parts: Sequence[Parts]) 
     )
 
 
-def save_parts(path: Path, piles: Sequence[Pile], parts: Sequence[Parts]) -> None:
-    """The part of every image, pile by pile, and the strengths of the splits, atomically."""
+def save_clusterings(path: Path, mixtures: Sequence[Mixture], clusterings: Sequence[Clustering]) -> None:
+    """Write the cluster of every image and the strengths of the splits, atomically."""
     arrays: dict[str, Any] = {}
-    for number, (pile, found) in enumerate(zip(piles, parts, strict=True)):
-        arrays |= {f"{number}": found.of.numpy(), f"strengths{number}": np.array(found.strengths)}
-        arrays[f"images{number}"] = np.array(pile.images.fingerprint)
+    for number, (mixture, clustering) in enumerate(zip(mixtures, clusterings, strict=True)):
+        arrays |= {f"{number}": clustering.of.numpy(), f"strengths{number}": np.array(clustering.strengths)}
+        arrays[f"images{number}"] = np.array(mixture.images.fingerprint)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **arrays)
 
 
-def load_parts(path: Path, piles: Sequence[Pile]) -> list[Parts]:
-    """Read what `save_parts` wrote; nothing in it is executed."""
-    found = []
+def load_clusterings(path: Path, mixtures: Sequence[Mixture]) -> list[Clustering]:
+    """Read what `save_clusterings` wrote; nothing in it is executed."""
+    clusterings = []
     try:
         with np.load(path, allow_pickle=False) as file:
-            for number, pile in enumerate(piles):
-                if str(file[f"images{number}"]) != pile.images.fingerprint:
-                    raise UserError(f"{path} is of other images than '{pile.name}' has; give another --out")
+            for number, mixture in enumerate(mixtures):
+                if str(file[f"images{number}"]) != mixture.images.fingerprint:
+                    raise UserError(
+                        f"{path} was made from other images than '{mixture.name}' has; give another --out"
+                    )
                 strengths = tuple(file[f"strengths{number}"].tolist())
-                found.append(Parts(torch.from_numpy(file[f"{number}"]), strengths))
+                clusterings.append(Clustering(torch.from_numpy(file[f"{number}"]), strengths))
     except (OSError, KeyError, ValueError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is missing or damaged; delete the run folder and train again") from None
-    return found
+    return clusterings

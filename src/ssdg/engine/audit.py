@@ -1,4 +1,4 @@
-"""Compares pseudo-labels and web-labels with the hidden truth. Its figures go to the result, never to a method."""
+"""The auditor: compares pseudo-labels and web-labels with the hidden truth, for the result and never for a method."""
 
 from __future__ import annotations
 
@@ -11,97 +11,103 @@ from numpy.typing import NDArray
 from ..data.hidden import OOD, Problem
 from ..data.sets import PseudoLabels, UnlabeledSet
 from ..inference.rejection import Mask, auroc, share_of
+from ..schema import DomainAudit
 
 STATEMENT = (
     "Hidden labels of unlabeled and target domains were read by the auditor and the evaluator only, "
     "after the weights they describe were fixed, and copied into samples/ for reports; "
     "no method, loss, sampler or selection can import them."
 )
-Row = dict[str, Any]
+Row = dict[str, Any]  # fields of `DomainAudit`
 Classes = NDArray[np.int64]
 
 
-def audit_labels(labels: PseudoLabels, pool: UnlabeledSet, problem: Problem) -> dict[str, Row]:
-    """Per unlabeled domain: images, kept images and, where the truth is known, percent right of all and of kept.
+def audit_labels(labels: PseudoLabels, pool: UnlabeledSet, problem: Problem) -> dict[str, DomainAudit]:
+    """Audit the labels of every unlabeled domain of the pool.
 
-    Images of no class are counted apart: how many there are, how many were kept, how well not keeping an image and
-    how well a low confidence tells them. Of a crawl: how many wrong web-labels the labels repair, and how many right
-    ones they break.
+    Counts images and selected images and, where the truth is known, their accuracy. Images of no class are counted
+    separately: how many there are, how many were selected, and how well rejection and low confidence identify them.
+    For a crawl, counts the wrong web-labels that the labels repair and the right ones that they break.
     """
-    report = {}
+    audits = {}
     for number in np.unique(pool.domain):
-        here = pool.domain == number
+        rows = pool.domain == number
         name = problem.domains[number]
         truth, web = problem.truth.get(name), problem.web_labels.get(name)
-        y, keep = labels.y[here], labels.keep[here]
-        row = {"images": len(y), "kept": int(keep.sum())}
+        y, keep = labels.y[rows], labels.keep[rows]
+        row: Row = {"images": len(y), "kept": int(keep.sum())}
         if truth is not None:
-            row |= rightness(y, keep, truth) | strangers(keep, truth)
-            row |= rejection(keep, truth, labels.confidence[here])
+            row |= accuracy(y, keep, truth) | count_ood(keep, truth)
+            row |= ood_detection(keep, truth, labels.confidence[rows])
             row |= repairs(y, keep, truth, web) if web is not None else {}
-        report[name] = row
-    return report
+        audits[name] = DomainAudit(**row)
+    return audits
 
 
-def audit_web(problem: Problem) -> dict[str, Row]:
-    """Per crawl: images, those with a web-label and, where the truth is known, percent of these that are right."""
-    report = {}
+def audit_web(problem: Problem) -> dict[str, DomainAudit]:
+    """Audit the web-labels of every crawl: images, those with a web-label and, if known, their accuracy."""
+    audits = {}
     for name, web in problem.web_labels.items():
         keep, truth = web >= 0, problem.truth[name]
         row = {"images": len(web), "kept": int(keep.sum())}
-        report[name] = row | rightness(web, keep, truth) | strangers(keep, truth)
-    return report
+        audits[name] = DomainAudit(**row, **accuracy(web, keep, truth), **count_ood(keep, truth))
+    return audits
 
 
 def audit_domains(problem: Problem, *, are_known: bool) -> Row:
-    """Where discovered domains came from. Where the true ones are known, how many images of each are in each, and the
-    purity: percent of images that are of the most frequent true domain of their discovered one.
+    """Compare discovered domains with the true ones, where these are known.
+
+    Purity is the percentage of images in the majority true domain of their discovered domain.
     """
     names = sorted({name for origin in problem.origin.values() for name in origin})
-    table = {found: dict(Counter(origin)) for found, origin in problem.origin.items()}
-    told: Row = {"of": names}
+    counts = {domain: dict(Counter(origin)) for domain, origin in problem.origin.items()}
+    record: Row = {"of": names}
     if are_known:
-        largest = sum(max(row.values()) for row in table.values())
-        told["purity"] = round(100.0 * largest / sum(len(origin) for origin in problem.origin.values()), 4)
-        told["true_domains"] = table
-    return told
+        largest = sum(max(row.values()) for row in counts.values())
+        record["purity"] = round(100.0 * largest / sum(len(origin) for origin in problem.origin.values()), 4)
+        record["true_domains"] = counts
+    return record
 
 
-def rightness(y: Classes, keep: Mask, truth: Classes) -> Row:
-    """Of the images whose class is known, how many have it."""
+def accuracy(y: Classes, keep: Mask, truth: Classes) -> Row:
+    """Return the accuracy (%) on images of a known class: all of them, and the selected ones."""
     known = truth >= 0
     if not known.any():
         return {}
-    right = y == truth
-    return {"accuracy": share_of(right[known]), "kept_accuracy": share_of(right[known & keep])}
+    is_right = y == truth
+    return {"accuracy": share_of(is_right[known]), "kept_accuracy": share_of(is_right[known & keep])}
 
 
-def strangers(keep: Mask, truth: Classes) -> Row:
-    """How many images of no class there are, and how many were kept."""
-    strange = truth == OOD
-    return {"ood": int(strange.sum()), "ood_kept": int((strange & keep).sum())} if strange.any() else {}
+def count_ood(keep: Mask, truth: Classes) -> Row:
+    """Return how many images of no class there are, and how many were selected."""
+    is_ood = truth == OOD
+    return {"ood": int(is_ood.sum()), "ood_kept": int((is_ood & keep).sum())} if is_ood.any() else {}
 
 
-def rejection(keep: Mask, truth: Classes, confidence: NDArray[np.float32]) -> Row:
-    """How well not being kept tells images of no class from those of a known one, and how well a low confidence does.
+def ood_detection(keep: Mask, truth: Classes, confidence: NDArray[np.float32]) -> Row:
+    """Return how well not being selected, and a low confidence, identify images of no class.
 
-    Precision: of the images that were not kept, those of no class. Recall: of the images of no class, those not kept.
-    Where no image is known to be of a class, recall alone means anything.
+    Precision: the share of images of no class among those not selected. Recall: the share not selected among images
+    of no class. Without an image of a known class only recall has a meaning.
     """
-    strange, known = truth == OOD, truth >= 0
-    if not strange.any():
+    is_ood, known = truth == OOD, truth >= 0
+    if not is_ood.any():
         return {}
-    row: Row = {"ood_recall": share_of(~keep[strange])}
+    row: Row = {"ood_recall": share_of(~keep[is_ood])}
     if known.any():
-        row["ood_precision"] = share_of(strange[~keep & (strange | known)])
-        row["ood_auroc"] = round(100 * auroc(-confidence[strange], -confidence[known]), 4)
+        row["ood_precision"] = share_of(is_ood[~keep & (is_ood | known)])
+        row["ood_auroc"] = round(100 * auroc(-confidence[is_ood], -confidence[known]), 4)
     return row
 
 
 def repairs(y: Classes, keep: Mask, truth: Classes, web: Classes) -> Row:
-    """Among kept images whose class is known: web-labels that were wrong and are right now, and the other way."""
+    """Count, among selected images of a known class, the web-labels that the labels repair and break."""
     counted = keep & (truth >= 0) & (web >= 0)
     if not counted.any():
         return {}
-    was, now = (web == truth)[counted], (y == truth)[counted]
-    return {"web_wrong": int((~was).sum()), "repaired": int((~was & now).sum()), "broken": int((was & ~now).sum())}
+    was_right, is_right = (web == truth)[counted], (y == truth)[counted]
+    return {
+        "web_wrong": int((~was_right).sum()),
+        "repaired": int((~was_right & is_right).sum()),
+        "broken": int((was_right & ~is_right).sum()),
+    }

@@ -1,4 +1,4 @@
-"""From what a stage trains on to its batches: how many steps, how many images, in which order."""
+"""The batches of a stage: how many steps, how many images, in which order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..seeds import derive_seed
 
 
 def steps_per_epoch(inputs: Inputs, settings: Settings) -> int:
-    """With unlabeled images: the smaller of the two sets once. DCG: the larger once, or the union once."""
+    """Return the steps of one pass over the smaller of labeled and unlabeled set; in DCG the larger, or the union."""
     if settings.iterations is not None:
         return settings.iterations
     images = len(inputs.labeled)
@@ -31,30 +31,30 @@ def steps_per_epoch(inputs: Inputs, settings: Settings) -> int:
 
 
 def images_per_step(inputs: Inputs, batch: int) -> int:
-    """Images drawn for a step: mixing takes two for one."""
-    times = 2 if isinstance(inputs.labeled, MixedSet) and inputs.labeled.mix != "x+u" else 1
-    times += inputs.pseudo is not None and not inputs.union
-    times += inputs.ratio if inputs.unlabeled is not None else 0
-    return batch * times
+    """Return the images drawn for a step; mixing draws two for one."""
+    num_batches = 2 if isinstance(inputs.labeled, MixedSet) and inputs.labeled.mix != "x+u" else 1
+    num_batches += inputs.pseudo is not None and not inputs.union
+    num_batches += inputs.ratio if inputs.unlabeled is not None else 0
+    return batch * num_batches
 
 
 def make_stream(inputs: Inputs, batch: int, seed: int, pipeline: Pipeline) -> BatchStream:
-    """The stage's batches."""
+    """Return the stage's stream of batches."""
     seeds = {name: derive_seed(seed, name) for name in ("labeled", "pseudo", "unlabeled")}
     if inputs.union and inputs.pseudo is not None:
         assert isinstance(inputs.labeled, LabeledSet)
         union = concat_labeled([inputs.labeled, inputs.pseudo])
         return BatchStream(UnionStream(union, batch, seeds["labeled"], pipeline))
-    first: LabeledStream | MixedStream
+    labeled: LabeledStream | MixedStream
     if isinstance(inputs.labeled, MixedSet):
-        first = MixedStream(inputs.labeled, batch, seeds["labeled"], pipeline)
+        labeled = MixedStream(inputs.labeled, batch, seeds["labeled"], pipeline)
     else:
         kind = BalancedStream if inputs.balanced else LabeledStream
         views = inputs.views if inputs.unlabeled is None else ()
-        first = kind(inputs.labeled, batch, seeds["labeled"], pipeline, views)
-    second = LabeledStream(inputs.pseudo, batch, seeds["pseudo"], pipeline) if inputs.pseudo else None
-    third = None
+        labeled = kind(inputs.labeled, batch, seeds["labeled"], pipeline, views)
+    pseudo = LabeledStream(inputs.pseudo, batch, seeds["pseudo"], pipeline) if inputs.pseudo else None
+    unlabeled = None
     if inputs.unlabeled is not None:
         count = batch * inputs.ratio
-        third = UnlabeledStream(inputs.unlabeled, count, seeds["unlabeled"], pipeline, inputs.views)
-    return BatchStream(first, second, third)
+        unlabeled = UnlabeledStream(inputs.unlabeled, count, seeds["unlabeled"], pipeline, inputs.views)
+    return BatchStream(labeled, pseudo, unlabeled)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..artifact.tensors import Meta, fill, load_tensors, save_tensors
+from ..artifact.tensors import Meta, copy_tensors, load_tensors, save_tensors
 from ..methods.api import Learner
 
 
@@ -18,25 +18,26 @@ def save_state(path: Path, learner: Learner, meta: Meta) -> None:
 
 
 def state_tensors(learner: Learner) -> dict[str, Tensor]:
-    """All that changes while training: networks and optimizers."""
+    """Return everything that changes during training: networks and optimizers."""
     return {**_network_tensors(learner), **_optimizer_tensors(learner)}
 
 
 def load_state(path: Path, learner: Learner) -> Meta:
-    """Put a checkpoint into the learner, in place; return its `meta`."""
+    """Load a checkpoint into the learner, in place; return its `meta`."""
     tensors, meta = load_tensors(path)
-    fill(dict(learner.nets.state_dict()), {k[4:]: v for k, v in tensors.items() if k.startswith("net.")}, path)
+    networks = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
+    copy_tensors(networks, dict(learner.nets.state_dict()), path)
     _restore_all(learner, tensors)
     return meta
 
 
 def load_optimizers(path: Path, learner: Learner) -> None:
-    """Put the optimizers of a checkpoint into the learner; its networks stay as they are."""
+    """Load the optimizers of a checkpoint into the learner; its networks do not change."""
     _restore_all(learner, load_tensors(path, "opt.")[0])
 
 
 def is_finite(learner: Learner) -> bool:
-    """Whether no weight and no statistic of the networks is NaN or infinite."""
+    """Return whether all weights and statistics of the networks are finite."""
     tensors = [t for t in learner.nets.state_dict().values() if t.is_floating_point()]
     return bool(torch.stack([t.isfinite().all() for t in tensors]).all())
 
@@ -62,12 +63,12 @@ def _restore_all(learner: Learner, tensors: dict[str, Tensor]) -> None:
 
 
 def _restore(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Rates and decay come from the settings; momentum and the like from the file, in the parameters' layout."""
+    """Restore momentum and similar state in the parameters' layout; rates and decay come from the settings."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     optimizer.state.clear()
     for name, value in tensors.items():
         number, slot = name.split(".", 1)
         parameter = parameters[int(number)]
         same_shape = value.shape == parameter.shape
-        kept = torch.empty_like(parameter).copy_(value) if same_shape else value.clone()
-        optimizer.state[parameter][slot] = kept
+        state = torch.empty_like(parameter).copy_(value) if same_shape else value.clone()
+        optimizer.state[parameter][slot] = state

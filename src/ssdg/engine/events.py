@@ -1,7 +1,7 @@
-"""What happens in a run, as lines of JSON and to whoever listens.
+"""Events of a run: lines of `events.jsonl`, passed on to listeners. `ssdg.schema` models them.
 
-A run that goes on writes `start` again; `found` marks what an earlier process had done, and epochs after its last
-checkpoint are told twice, for they happened twice.
+A resumed run writes `start` again. `found` marks what an earlier process had finished. Epochs after the last
+checkpoint of a killed process appear twice, because they were computed twice.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ Listener = Callable[[Event], None]
 
 
 class Events:
-    """Appends every event to `events.jsonl` and passes it on; a silent one writes nothing (other processes)."""
+    """Appends every event to `events.jsonl` and passes it on; without a path (other processes) it does nothing."""
 
     def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
         self.path, self.listeners = path, listeners
         if path is not None and path.exists():
-            drop_cut_line(path)
+            drop_partial_line(path)
 
-    def emit(self, kind: str, **values: Any) -> None:
+    def emit(self, name: str, /, **values: Any) -> None:
         """Record an event; `values` must be JSON."""
         if self.path is None:
             return
-        event = {"time": round(time.time(), 3), "event": kind, **values}
-        if kind != "step":  # steps are for the display; a line each would be most of the file
+        event = {"time": round(time.time(), 3), "event": name, **values}
+        if name != "step":  # steps are for the display only: a line each would dominate the file
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(event, ensure_ascii=False) + "\n")
         for listener in self.listeners:
             listener(event)
 
 
-def drop_cut_line(path: Path) -> None:
-    """Remove a last line that a kill cut short, so that the next event starts a line of its own."""
+def drop_partial_line(path: Path) -> None:
+    """Remove a last line that a kill cut short, so that the next event starts on a new line."""
     with path.open("rb+") as file:
         content = file.read()
         file.truncate(content.rfind(b"\n") + 1)
 
 
-def read_events(path: Path) -> Iterator[Event]:
-    """The events of a file; a last line cut short by a kill is passed over."""
+def read_event_dicts(path: Path) -> Iterator[Event]:
+    """Yield the events of a file as they were emitted; skip a last line that a kill cut short."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             if line.endswith("\n"):

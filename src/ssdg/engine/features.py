@@ -1,4 +1,4 @@
-"""What a learner's first backbone makes of images: pooled features, for pictures of domains."""
+"""Pooled features of a learner's first backbone, for pictures of domains."""
 
 from __future__ import annotations
 
@@ -11,45 +11,40 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..artifact.tensors import Meta
-from ..data.sets import Inputs, LabeledBatch, MixedSet
+from ..data.sets import LabeledBatch, MixedSet
 from ..data.streams import MixedStream, Pipeline
-from ..methods.api import Learner, Settings
+from ..methods.api import Learner, StageRequest
 from ..models.backbones import backbones_of
+from ..schema import StageMeta
 from ..seeds import derive_seed
 
 Features = NDArray[np.float32]  # (images, features)
 
 
 @dataclass(frozen=True, eq=False)
-class Passed:
-    """A stage as it ended: the learner has the weights of that moment until the next stage is passed."""
+class FinishedStage:
+    """A stage at its end: the learner has the weights of that moment until the next stage starts."""
 
-    key: str
-    round: int
-    learner: Learner
-    inputs: Inputs
-    settings: Settings
+    request: StageRequest
     seed: int  # of the stage's batches
-    product: bool
-    meta: Meta
+    meta: StageMeta
 
 
-def plain(pipeline: Pipeline) -> Pipeline:
-    """Images as they are and all of a batch: augmentation must not tell mixed images from others."""
+def without_augmentation(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline that leaves images unchanged, for the whole batch: mixed images must not look augmented."""
     return replace(pipeline, kind="none", rank=0, world=1)
 
 
-def pooled(learner: Learner, batches: Iterable[Tensor]) -> Features:
-    """What the learner's first backbone makes of images, in float32 on the CPU."""
+def pooled_features(learner: Learner, batches: Iterable[Tensor]) -> Features:
+    """Return the features of the learner's first backbone, in float32 on the CPU."""
     backbone = backbones_of(learner.nets)[0]
-    with evaluating(learner.nets), torch.inference_mode():
+    with evaluation_mode(learner.nets), torch.inference_mode():
         return np.concatenate([backbone(x).float().cpu().numpy() for x in batches])
 
 
 @contextmanager
-def evaluating(nets: nn.Module) -> Iterator[None]:
-    """Evaluation mode; afterwards every module has the mode it had."""
+def evaluation_mode(nets: nn.Module) -> Iterator[None]:
+    """Switch to evaluation mode; restore the mode of every module afterwards."""
     modes = [(module, module.training) for module in nets.modules()]
     nets.eval()
     try:
@@ -59,10 +54,10 @@ def evaluating(nets: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def first_mixed(stage: Passed, mixed: MixedSet, num: int, pipeline: Pipeline) -> Iterator[LabeledBatch]:
-    """The first images of the intermediate domain in the order in which the stage drew them, at most one pass."""
-    batch, left = stage.settings.batch, min(num, len(mixed))
+def first_mixed(stage: FinishedStage, mixed: MixedSet, num: int, pipeline: Pipeline) -> Iterator[LabeledBatch]:
+    """Yield the first images of the intermediate domain in the order the stage drew them, at most one pass."""
+    batch, remaining = stage.request.settings.batch, min(num, len(mixed))
     stream = MixedStream(mixed, batch, derive_seed(stage.seed, "labeled"), pipeline)
-    for step in range(-(-left // batch)):
-        drawn, part = stream.draw(step), slice(0, left - step * batch)
+    for step in range(-(-remaining // batch)):
+        drawn, part = stream.draw(step), slice(0, remaining - step * batch)
         yield LabeledBatch(drawn.x[part], drawn.y[part], drawn.domain[part], drawn.trusted[part])

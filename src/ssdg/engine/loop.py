@@ -13,54 +13,54 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..artifact.tensors import Meta
 from ..data.streams import BatchStream
 from ..errors import NotFinite, Stopped
 from ..machine import Machine
 from ..methods.api import Learner, Progress
-from ..profiling import measured, timed
+from ..profiling import current_profile, timed
+from ..schema import HistoryRow, StageMeta, to_json
 from ..seeds import derive_seed
 from .checkpoint import is_finite, save_state
 from .events import Events
 
-RISE = 0.1  # of the steps
+WARM_UP = 0.1  # of the steps
 
 
 def hump(step: int, steps: int) -> float:
-    """A share of the rate: a straight line up over the first tenth of the steps, half a cosine down towards zero.
+    """Return a factor on the learning rate: linear warm-up over a tenth of the steps, then half a cosine to zero.
 
-    A fresh head on features that fit their domain sends large gradients at first, which a high rate would follow
-    anywhere; and what a stage leaves behind is labels and weights of its last step, which a low rate makes calm.
+    A new head on trained features sends large gradients at first, which a high rate would follow anywhere. What a
+    stage leaves behind are the labels and weights of its last step, which a low rate stabilizes.
     """
-    rise = max(1, round(RISE * steps))
-    if step < rise:
-        return (step + 1) / rise
-    return 0.5 * (1 + math.cos(math.pi * (step - rise) / (steps - rise)))
+    warm_up = max(1, round(WARM_UP * steps))
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / (steps - warm_up)))
 
 
 @dataclass(frozen=True)
-class Rate:
-    """lr = lr_initial · `scale` · the shape's share, for every optimizer of a learner."""
+class LearningRate:
+    """lr = lr_initial · `scale` · the shape's factor, for every optimizer of a learner."""
 
     scale: float = 1.0
     shape: str = "fixed"
 
-    def give(self, learner: Learner, step: int, steps: int) -> None:
-        """Set the rate of this step; it follows from the step's number alone, so that none of it needs saving."""
-        share = hump(step, steps) if self.shape == "hump" else 1.0
+    def set(self, learner: Learner, step: int, steps: int) -> None:
+        """Set the rate of this step. It follows from the step's number alone, so none of it needs saving."""
+        factor = hump(step, steps) if self.shape == "hump" else 1.0
         for optimizer in learner.opts.values():
             for group in optimizer.param_groups:
                 group.setdefault("initial_lr", group["lr"])
-                group["lr"] = group["initial_lr"] * self.scale * share
+                group["lr"] = group["initial_lr"] * self.scale * factor
 
 
-SHOW_SECONDS = 0.5  # between two looks of the display
-AGREE_STEPS = 8  # between two questions whether to stop, where all processes must answer
+SHOW_SECONDS = 0.5  # between two updates of the display
+AGREE_STEPS = 8  # between two checks whether to stop, where all processes must take part
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training with a name: what is computed depends on `seed`, the data and the learner alone."""
+    """A named part of training: its result depends on `seed`, the data and the learner alone."""
 
     key: str
     round: int
@@ -69,20 +69,20 @@ class Stage:
     seed: int
     images_per_step: int
     path: Path
-    rate: Rate = field(default_factory=Rate)
+    rate: LearningRate = field(default_factory=LearningRate)
 
     @property
     def steps(self) -> int:
-        """Of the whole stage."""
+        """The number of steps of the whole stage."""
         return self.epochs * self.steps_per_epoch
 
     def at(self, step: int) -> Progress:
-        """Where this step stands."""
+        """Return the position of a step."""
         return Progress(self.round, step // self.steps_per_epoch, self.epochs, step, self.steps)
 
 
 class Clock:
-    """Tells when to save, when to show and whether to stop."""
+    """Decides when to save, when to update the display and whether to stop."""
 
     def __init__(self, save_seconds: float, stop: Flag, machine: Machine) -> None:
         self.save_seconds, self.stop, self.machine = save_seconds, stop, machine
@@ -90,17 +90,17 @@ class Clock:
         self.shown = 0.0
 
     def is_time_to_stop(self, step: int) -> bool:
-        """Whether the user wants to stop; several processes do so after the same step, or none would answer."""
+        """Return whether the user wants to stop; processes stop after the same step, or they would deadlock."""
         if self.machine.world > 1 and step % AGREE_STEPS:
             return False
         return self.machine.any(self.stop.is_set())
 
     def is_time_to_save(self) -> bool:
-        """Whether the last checkpoint is old."""
+        """Return whether the last checkpoint is old."""
         return time.monotonic() - self.saved >= self.save_seconds
 
     def is_time_to_show(self) -> bool:
-        """Whether the display is old; asking starts a new wait."""
+        """Return whether the display is old; if so, start a new wait."""
         now = time.monotonic()
         is_due = now - self.shown >= SHOW_SECONDS
         if is_due:
@@ -112,48 +112,48 @@ def run_steps(
     stage: Stage,
     learner: Learner,
     stream: BatchStream,
-    meta: Meta,
+    meta: StageMeta,
     after_epoch: Callable[[], dict[str, Any]],
     clock: Clock,
     events: Events,
 ) -> None:
-    """Train from `meta["step"]` to the end of the stage; `meta` is kept up to date and goes into checkpoints."""
-    started = time.monotonic() - meta["seconds"]
-    sums = {name: torch.tensor(value, dtype=torch.float64) for name, value in meta["sums"].items()}
+    """Train from `meta.step` to the end of the stage; `meta` is updated in place and saved in checkpoints."""
+    started = time.monotonic() - meta.seconds
+    sums = {name: torch.tensor(value, dtype=torch.float64) for name, value in meta.sums.items()}
     learner.nets.train()
-    for step in range(meta["step"], stage.steps):
-        # All randomness of a step comes from its number: none of it needs saving.
+    for step in range(meta.step, stage.steps):
+        # All randomness of a step derives from its number, so none of it needs saving.
         torch.manual_seed(derive_seed(stage.seed, step))
-        stage.rate.give(learner, step, stage.steps)
+        stage.rate.set(learner, step, stage.steps)
         with timed("augment"):
             batch = stream.draw(step)
-        with timed("forward"):  # and what a method computes beside `descend`
+        with timed("forward"):  # and everything else that a method computes outside `descend`
             add(sums, learner.step(batch, stage.at(step)))
-        if profile := measured():
+        if profile := current_profile():
             profile.images += stage.images_per_step
-        meta["step"] = step + 1
-        if meta["step"] % stage.steps_per_epoch == 0:
+        meta.step = step + 1
+        if meta.step % stage.steps_per_epoch == 0:
             _end_epoch(stage, meta, sums, after_epoch, events)
-            learner.nets.train()  # an evaluation may have changed the mode
-        meta["seconds"] = round(time.monotonic() - started, 3)
-        is_over = clock.is_time_to_stop(meta["step"])
-        if is_over or meta["step"] == stage.steps or clock.is_time_to_save():
+            learner.nets.train()  # evaluation may have changed the mode
+        meta.seconds = round(time.monotonic() - started, 3)
+        must_stop = clock.is_time_to_stop(meta.step)
+        if must_stop or meta.step == stage.steps or clock.is_time_to_save():
             _save(stage, learner, meta, sums, clock)
-        if is_over:
+        if must_stop:
             raise Stopped
         if clock.is_time_to_show():
             events.emit("step", key=stage.key, round=stage.round, step=step + 1, steps=stage.steps)
 
 
 def add(sums: dict[str, Tensor], scalars: dict[str, Tensor]) -> None:
-    """Add scalars to running sums on their device: no wait for it."""
+    """Add scalars to running sums on their device, without waiting for it."""
     for name, value in scalars.items():
         sums[name] = sums[name].to(value.device) + value if name in sums else value.double()
 
 
 def _end_epoch(
     stage: Stage,
-    meta: Meta,
+    meta: StageMeta,
     sums: dict[str, Tensor],
     after_epoch: Callable[[], dict[str, Any]],
     events: Events,
@@ -163,36 +163,36 @@ def _end_epoch(
     sums.clear()
     with timed("evaluation"):
         scores = after_epoch()
-    row = {"epoch": meta["step"] // stage.steps_per_epoch, **means, **scores}
-    meta["history"].append(row)
-    tell_epoch(stage, row, events)
+    row = HistoryRow.model_validate({"epoch": meta.step // stage.steps_per_epoch, **means, **scores})
+    meta.history.append(row)
+    emit_epoch(stage, row, events)
 
 
-def tell_epoch(stage: Stage, row: dict[str, Any], events: Events) -> None:
-    """Record an epoch: its losses and scores."""
-    events.emit("epoch", key=stage.key, round=stage.round, epochs=stage.epochs, **row)
+def emit_epoch(stage: Stage, row: HistoryRow, events: Events) -> None:
+    """Emit an epoch with its losses and scores."""
+    events.emit("epoch", key=stage.key, round=stage.round, epochs=stage.epochs, **to_json(row))
 
 
-def _save(stage: Stage, learner: Learner, meta: Meta, sums: dict[str, Tensor], clock: Clock) -> None:
-    meta["sums"] = {name: float(value) for name, value in sums.items()}
-    _require_finite(meta["sums"], stage, meta)
+def _save(stage: Stage, learner: Learner, meta: StageMeta, sums: dict[str, Tensor], clock: Clock) -> None:
+    meta.sums = {name: float(value) for name, value in sums.items()}
+    _require_finite(meta.sums, stage, meta)
     if not is_finite(learner):  # a finite loss may have an infinite gradient
         raise _not_finite("a weight", stage, meta)
-    meta["finished"] = meta["step"] == stage.steps
+    meta.finished = meta.step == stage.steps
     if clock.machine.is_main:
         with timed("checkpoint"):
-            save_state(stage.path, learner, meta)
+            save_state(stage.path, learner, to_json(meta))
     clock.saved = time.monotonic()
 
 
-def _require_finite(values: dict[str, float], stage: Stage, meta: Meta) -> None:
+def _require_finite(values: dict[str, float], stage: Stage, meta: StageMeta) -> None:
     bad = [name for name, value in values.items() if not math.isfinite(value)]
     if bad:
         raise _not_finite(bad[0], stage, meta)
 
 
-def _not_finite(what: str, stage: Stage, meta: Meta) -> NotFinite:
+def _not_finite(what: str, stage: Stage, meta: StageMeta) -> NotFinite:
     return NotFinite(
-        f"{what} is not finite in {stage.key} (cycle {stage.round}) by step {meta['step']} of {stage.steps}; "
-        "the last good checkpoint is kept: start a new run with a smaller lr, or precision=fp32"
+        f"{what} is not finite in {stage.key} (cycle {stage.round}) by step {meta.step} of {stage.steps}; "
+        "the last good checkpoint is kept; start a new run with a smaller lr, or with precision=fp32"
     )

@@ -1,16 +1,16 @@
-"""What a run leaves behind: the networks with what is needed to use them, and predictions for the target."""
+"""The product of a run: the model folder, its card, and predictions for the target."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from ..artifact.calibration import Calibration, calibrate, calibrated_probs, known_scores
-from ..artifact.card import README, Domain, ModelCard, Preprocessing, Training, licence_notes, readme
+from ..artifact.card import README, Domain, ModelCard, Preprocessing, Training, license_notes, readme
 from ..artifact.load import CARD, WEIGHTS
 from ..artifact.tensors import save_tensors
-from ..config import RunConfig, last_part, last_parts
+from ..config import RunConfig, file_name, strip_folders
 from ..data.hidden import Problem
 from ..data.streams import Pipeline
 from ..files import write_json, write_text
@@ -18,12 +18,13 @@ from ..inference.predictions import best_two, write_predictions
 from ..inference.rejection import Rejection, choose_thresholds
 from ..methods.api import Learner, Settings
 from ..models.backbones import backbones_of
+from ..schema import Result
 from .result import versions
 from .scores import all_logits
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltLearner:
     """What is needed to build a learner again."""
 
     learner: str  # the method whose learner it is
@@ -33,18 +34,18 @@ class Built:
 
 
 def save_model(folder: Path, learner: Learner, card: ModelCard) -> None:
-    """The networks alone, what is needed to use them, and a page that tells of them."""
+    """Write the networks, their card, and a README."""
     save_tensors(folder / WEIGHTS, dict(learner.nets.state_dict()), {})
     write_json(folder / CARD, card.model_dump(mode="json"))
     write_text(folder / README, readme(card))
 
 
-def card_of(
-    learner: Learner, built: Built, config: RunConfig, problem: Problem, pipeline: Pipeline, result: dict[str, Any]
+def make_card(
+    learner: Learner, built: BuiltLearner, config: RunConfig, problem: Problem, pipeline: Pipeline, result: Result
 ) -> ModelCard:
-    """What `model.json` tells. It has no path of this machine.
+    """Return the contents of `model.json`, without any path of this machine.
 
-    The product's networks may be those of another method than the run's: `mcd+mixstyle` ships a `mixstyle`.
+    The product's networks may belong to another method than the run's: `mcd+mixstyle` ships a `mixstyle`.
     """
     rejection, calibration = held_out_facts(learner, problem, pipeline)
     return ModelCard(
@@ -55,12 +56,12 @@ def card_of(
         num_domains=built.num_domains,
         size=config.size,
         classes=problem.task.classes,
-        settings=last_parts(built.settings.model_dump(mode="json")),
+        settings=strip_folders(built.settings.model_dump(mode="json"), built.settings.path_fields),
         preprocessing=preprocessing_of(learner, config.size),
         reject=rejection,
         calibration=calibration,
         training=training_of(config, problem, result),
-        licence=licence_notes(config, problem, built.backbone),
+        licence=license_notes(config, problem, built.backbone),
         fingerprint=problem.fingerprint,
         versions=versions(),
     )
@@ -69,7 +70,7 @@ def card_of(
 def held_out_facts(
     learner: Learner, problem: Problem, pipeline: Pipeline
 ) -> tuple[Rejection | None, Calibration | None]:
-    """Thresholds and temperature by the held-out images of the labeled domain; None where there are none."""
+    """Return thresholds and temperature from the held-out images of the labeled domain; None if there are none."""
     held_out = problem.validation
     if held_out is None or not len(held_out):
         return None, None
@@ -78,17 +79,17 @@ def held_out_facts(
 
 
 def preprocessing_of(learner: Learner, size: int) -> Preprocessing:
-    """Size and the normalisation that the first backbone does itself, where it tells one."""
+    """Return the size and the normalization of the first backbone, if it declares one."""
     backbone = next(iter(backbones_of(learner.nets)), None)
-    own = getattr(backbone, "normalize", None)
-    if own is None:
+    normalize = getattr(backbone, "normalize", None)
+    if normalize is None:
         return Preprocessing(size=size)
-    mean, std = ([round(value, 6) for value in part.flatten().tolist()] for part in (own.mean, own.std))
+    mean, std = ([round(value, 6) for value in part.flatten().tolist()] for part in (normalize.mean, normalize.std))
     return Preprocessing.model_validate({"size": size, "mean": mean, "std": std})
 
 
-def training_of(config: RunConfig, problem: Problem, result: dict[str, Any]) -> Training:
-    """A short form of `result.json`."""
+def training_of(config: RunConfig, problem: Problem, result: Result) -> Training:
+    """Return a short form of `result.json`."""
     task, target = problem.task, problem.target
     return Training(
         method=config.method,
@@ -96,19 +97,29 @@ def training_of(config: RunConfig, problem: Problem, result: dict[str, Any]) -> 
         seed=config.seed,
         setting=config.setting,
         hash=config.hash,
-        weights=last_part(config.weights),
+        weights=file_name(config.weights),
         labeled=Domain(name=problem.domains[0], images=len(task.labeled)),
         unlabeled=tuple(Domain(name=name, images=len(pool)) for name, pool in task.unlabeled.items()),
         target=Domain(name=target.name, images=len(target.images)) if target is not None else None,
         held_out=len(problem.validation) if problem.validation is not None else 0,
-        accuracy={name: result[name]["final"] for name in ("validation", "target") if name in result},
+        accuracy=final_accuracy(result),
     )
+
+
+def final_accuracy(result: Result) -> dict[Literal["validation", "target"], dict[str, float]]:
+    """Return the accuracy (%) of the last epoch on held-out images and on the target, where known."""
+    accuracy: dict[Literal["validation", "target"], dict[str, float]] = {}
+    if result.validation is not None:
+        accuracy["validation"] = result.validation.final
+    if result.target is not None:
+        accuracy["target"] = result.target.final
+    return accuracy
 
 
 def predict_target(
     path: Path, learner: Learner, problem: Problem, pipeline: Pipeline, temperature: float | None
 ) -> None:
-    """What the networks together say of every image of the target, whether its classes are known or not."""
+    """Write the predictions of the averaged networks for every image of the target, labeled or not."""
     target = problem.target
     if target is not None and len(target.images):
         probs = calibrated_probs(all_logits(learner, target.images, pipeline), temperature).numpy()

@@ -1,102 +1,94 @@
-"""A run gone through again from its files: networks and data of every stage, nothing trained, nothing written."""
+"""Replay a run from its files: the networks and data of every stage, with nothing trained and nothing written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from weakref import WeakKeyDictionary
 
-from ..artifact.tensors import read_meta
+from torch import nn
+
 from ..config import RunConfig
 from ..data.hidden import Problem
-from ..data.sets import Inputs, PseudoLabels, UnlabeledSet
+from ..data.sets import PseudoLabels
 from ..discovery.discover import known_domains
 from ..errors import UserError
 from ..machine import Machine, start_machine
-from ..methods.api import Learner, Rule, Settings
+from ..methods.api import LabelRequest, StageRequest
+from ..schema import Audit
 from ..seeds import derive_seed
-from .audit import audit_labels
 from .checkpoint import load_state
-from .features import Passed
+from .features import FinishedStage
 from .plan import fit
-from .run import Builder, read_claim
+from .run import Builder, read_run_file
 from .setup import default_cache, open_run
-from .stages import load_labels, stage_name
+from .stages import labels_path, load_labels, make_audit, read_stage_meta, stage_path
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
-    """A run folder opened for looking: its settings, its images, where to compute."""
+class PastRun:
+    """A run folder opened for reading: its settings, its images, and where to compute."""
 
     folder: Path
     config: RunConfig
     problem: Problem
     machine: Machine
 
-    def replay(self, look: Callable[[Passed], None]) -> list[dict[str, Any]]:
-        """Show every stage in the order of training; returns the audits of all pseudo-labels."""
-        trainer = Replayer(self.folder, self.config.seed, self.problem, look)
-        build = Builder(self.config, len(self.problem.task.classes), self.machine)
-        fit(self.config, self.problem.task, trainer, build)
-        return trainer.audits
+    def replay(self, on_stage: Callable[[FinishedStage], None]) -> list[Audit]:
+        """Pass every stage to `on_stage` in training order; return the audits of all pseudo-labels."""
+        runner = ReplayRunner(self.folder, self.config.seed, self.problem, on_stage)
+        builder = Builder(self.config, len(self.problem.task.classes), self.machine)
+        fit(self.config, self.problem.task, runner, builder.build)
+        return runner.audits
 
 
 @dataclass(frozen=True, eq=False)
-class Replayer:
-    """A Trainer that takes from the run folder what the run has computed."""
+class ReplayRunner:
+    """A runner that reads from the run folder what the run has computed."""
 
     folder: Path
     seed: int
     problem: Problem
-    look: Callable[[Passed], None]
-    audits: list[dict[str, Any]] = field(default_factory=list)
+    on_stage: Callable[[FinishedStage], None]
+    audits: list[Audit] = field(default_factory=list)
+    stage_keys: WeakKeyDictionary[nn.Module, str] = field(default_factory=WeakKeyDictionary)
 
-    def train(
-        self,
-        key: str,
-        learner: Learner,
-        inputs: Inputs,
-        settings: Settings,
-        *,
-        round: int = 1,
-        lr_scale: float = 1.0,
-        product: bool = False,
-    ) -> None:
+    def run_stage(self, request: StageRequest) -> None:
         """Load the stage's final state, which must have been computed from these inputs."""
-        path = self.folder / "stages" / f"{stage_name(key, round)}.safetensors"
-        meta = read_meta(path)
-        if meta is None or not meta["finished"]:
-            raise self._missing(path)
-        if meta["inputs"] != inputs.fingerprint:
+        path = stage_path(self.folder, request)
+        meta = read_stage_meta(path)
+        if meta is None or not meta.finished:
+            raise self._unfinished(path)
+        if meta.inputs != request.inputs.fingerprint:
             raise UserError(f"{path} was computed from other data or settings than {self.folder} now has")
-        load_state(path, learner)
-        seed = derive_seed(self.seed, round, key)
-        self.look(Passed(key, round, learner, inputs, settings, seed, product, meta))
+        load_state(path, request.learner)
+        self.stage_keys[request.learner.nets] = request.key
+        self.on_stage(FinishedStage(request, derive_seed(self.seed, request.round, request.key), meta))
 
-    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
-        """The labels of that time."""
-        path = self.folder / "labels" / f"{stage_name(key, round)}.npz"
+    def run_labeling(self, request: LabelRequest) -> PseudoLabels:
+        """Return the labels that the run used."""
+        path = labels_path(self.folder, request)
         if not path.exists():
-            raise self._missing(path)
-        labels = load_labels(path, len(pool))
-        self.audits.append({"key": key, "round": round, "domains": audit_labels(labels, pool, self.problem)})
+            raise self._unfinished(path)
+        labels = load_labels(path, len(request.pool))
+        self.audits.append(make_audit(request, labels, self.problem, self.stage_keys.get(request.learner.nets, "")))
         return labels
 
-    def _missing(self, path: Path) -> UserError:
+    def _unfinished(self, path: Path) -> UserError:
         return UserError(
             f"the run in '{self.folder}' has not finished {path.parent.name}/{path.name}; "
             f"let it end: ssdg resume {self.folder}"
         )
 
 
-def open_past(folder: Path, *, cache: Path | None = None, device: str = "auto") -> Past:
+def open_past_run(folder: Path, *, cache: Path | None = None, device: str = "auto") -> PastRun:
     """Open a run folder with the settings it was started with; its images must be those it was trained on."""
-    told = read_claim(folder)
-    place = cache or told.get("options", {}).get("cache") or default_cache()
-    config, problem = open_run(told["config"], Path(place), device=device)
-    if problem.fingerprint != told["fingerprint"]:
+    run_file = read_run_file(folder)
+    cache = cache or Path(run_file.options.get("cache") or default_cache())
+    config, problem = open_run(run_file.config, cache, device=device)
+    if problem.fingerprint != run_file.fingerprint:
         raise UserError(f"the images have changed since the run in {folder}; restore them, or train anew")
     if config.discover_domains is not None:
         problem = known_domains(config, problem, folder).problem
-    return Past(folder, config, problem, start_machine(device, config.precision))
+    return PastRun(folder, config, problem, start_machine(device, config.precision))

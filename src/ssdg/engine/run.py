@@ -1,11 +1,10 @@
-"""A run from start to end in one folder."""
+"""A run from start to end in one folder: prepare, train, finish."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,62 +14,67 @@ from typing import Any
 
 import torch
 
-from ..config import RunConfig
+from ..config import Flat, RunConfig
 from ..data.hidden import Problem
+from ..data.sets import ImageTable
 from ..data.streams import Pipeline
-from ..discovery.discover import discover
+from ..discovery.discover import Discovery, discover
 from ..errors import UserError
 from ..files import locked, remove_leftovers, write_json
 from ..machine import Machine
 from ..methods import METHODS, find_method
-from ..methods.api import LearnerT, MakeBackbone, Method, Settings, Sizes
+from ..methods.api import Build, Learner, LearnerRequest, Method, Sizes
 from ..models.backbones import build_backbone
-from ..profiling import measured
+from ..profiling import current_profile
+from ..schema import Discovery as DiscoveryRecord
+from ..schema import Profile, Result, RunFile, Unsupervised, read_json, to_json
 from ..seeds import derive_seed
 from .audit import audit_domains
 from .events import Events, Listener
 from .loop import Clock
 from .plan import fit, plan
-from .product import Built, card_of, predict_target, save_model
+from .product import BuiltLearner, make_card, predict_target, save_model
 from .result import make_result, versions
 from .samples import Samples
 from .scores import unsupervised_scores, watched_images
-from .stage_cache import Shelf
+from .stage_cache import StageCache
 from .stages import StageTrainer
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Makes learners; see `ssdg.methods.api.Build`."""
+    """Builds the learners of a run on its machine and remembers how each was built."""
 
     config: RunConfig
     num_classes: int
     machine: Machine
-    built: dict[int, Built] = field(default_factory=dict)  # by id of the learner
+    built: dict[int, BuiltLearner] = field(default_factory=dict)  # by id of the learner
 
-    def __call__(
-        self,
-        key: str,
-        learner: Callable[[MakeBackbone, Sizes, Any], LearnerT],
-        settings: Settings,
-        *,
-        num_domains: int = 1,
-        backbone: str | None = None,
-        weights: str | None = None,
-    ) -> LearnerT:
-        """A learner on this machine, its initial weights drawn from (seed, key)."""
-        name, source = backbone or self.config.backbone, weights or self.config.weights
-        torch.manual_seed(derive_seed(self.config.seed, "init", key))
-        made = learner(lambda: build_backbone(name, source), Sizes(self.num_classes, num_domains), settings)
-        self.machine.prepare(made)
-        self.built[id(made)] = Built(learner_name(learner), name, num_domains, settings)
-        return made
+    @property
+    def build(self) -> Build:
+        """What a method receives."""
+        return Build(self.make)
+
+    def make(self, request: LearnerRequest) -> Learner:
+        """Build a learner whose initial weights derive from (seed, key)."""
+        backbone, weights = request.backbone or self.config.backbone, request.weights or self.config.weights
+        torch.manual_seed(derive_seed(self.config.seed, "init", request.key))
+        sizes = Sizes(self.num_classes, request.num_domains)
+        learner = request.learner(lambda: build_backbone(backbone, weights), sizes, request.settings)
+        self.machine.prepare(learner)
+        name = method_of_learner(request)
+        self.built[id(learner)] = BuiltLearner(name, backbone, request.num_domains, request.settings)
+        return learner
 
 
-def learner_name(learner: object) -> str:
-    """The registered method whose product is of this class; a helper that no method ships has no name."""
-    plain = {name: method.learner for name, method in METHODS.items() if method.family != "DA+DG"}
-    return next((name for name, kind in plain.items() if kind is learner), "")
+def method_of_learner(request: LearnerRequest) -> str:
+    """Return the registered method whose product has this class; "" for a helper that no method ships.
+
+    Two methods may ship the same class: then the one with these settings.
+    """
+    methods = [m for m in METHODS.values() if m.family != "DA+DG" and m.learner is request.learner]
+    exact = [method for method in methods if method.settings is type(request.settings)]
+    return next((method.name for method in [*exact, *methods]), "")
 
 
 def run(
@@ -81,163 +85,246 @@ def run(
     *,
     listeners: tuple[Listener, ...] = (),
     save_seconds: float = 30.0,
-    shelf: Path | None = None,
-    about: dict[str, Any] | None = None,
+    stage_cache: Path | None = None,
+    provenance: Flat | None = None,
 ) -> dict[str, Any]:
-    """Train, or go on training, in `folder`; returns what `result.json` holds.
+    """Train in `folder`, or resume there.
 
-    Stages that other runs have left in the folder `shelf` are taken from there, and new ones are left there.
-    Called again on a finished folder it trains nothing and returns the same result.
+    A run that was interrupted ends with the same weights, bit for bit, as one that was not. Called again on a
+    finished folder, it trains nothing and returns the same result.
+
+    Parameters
+    ----------
+    config
+        The resolved settings, from `ssdg.open_run`.
+    problem
+        The images and their hidden labels, from `ssdg.open_run`.
+    folder
+        The run folder; created if missing.
+    machine
+        Where to compute, from `ssdg.start_machine`.
+    listeners
+        Functions that receive every event (a dict, as in `events.jsonl`).
+    save_seconds
+        Minimum time between two checkpoints.
+    stage_cache
+        Folder of finished stages to share with other runs.
+    provenance
+        Further entries for `run.json`, such as the command.
+
+    Returns
+    -------
+    dict
+        The contents of `result.json`.
+
+    Raises
+    ------
+    UserError
+        If the folder belongs to another configuration or other images, is in use, or the method lacks data.
+    Stopped
+        After the checkpoint that follows Ctrl-C or SIGTERM.
+
+    Examples
+    --------
+    >>> import ssdg
+    >>> from pathlib import Path
+    >>> settings = {"data": "digits", "labeled": "syn", "target": "mnist", "method": "source-only", "preset": "quick"}
+    >>> config, problem = ssdg.open_run({**settings, "epochs": 1, "iterations": 2}, Path("cache"))  # doctest: +SKIP
+    >>> result = ssdg.run(config, problem, Path("runs/first"), ssdg.start_machine("cpu"))  # doctest: +SKIP
+    >>> result["target"]["final"]["mean"]  # doctest: +SKIP
+    10.0
     """
     method = find_method(config.method)
     check_needs(method, problem, config, machine.world)
     busy = f"{folder} is in use by another process; wait for it or give another --out"
-    with locked(folder / ".lock", busy=busy) if machine.is_main else nullcontext(), stopping() as stop:
+    with locked(folder / ".lock", busy=busy) if machine.is_main else nullcontext(), stop_on_signal() as stop:
         if machine.is_main:
-            claim(folder, config, problem, about or {})
+            claim(folder, config, problem, provenance or {})
         machine.wait()
-        if (done := finished(folder)) is not None:
-            return done
+        if (result := read_finished(folder)) is not None:
+            return result
         events = Events(folder / "events.jsonl" if machine.is_main else None, listeners)
-        pipeline = pipeline_of(config, problem, machine)
-        found = discover(config, problem, folder, pipeline, machine)
-        problem = found.problem if found else problem
-        stages = plan(config, problem.task)
-        events.emit("start", config=config.flat(), stages=[vars(s) for s in stages])
-        if found:
-            events.emit("discovered", **found.about())
-        samples = Samples(folder / "samples", problem, pipeline)
-        if machine.is_main:
-            samples.write_index()
-        watched = watched_images(problem.task)
-        trainer = StageTrainer(
-            folder=folder,
-            seed=config.seed,
-            problem=problem,
-            pipeline=pipeline,
-            machine=machine,
-            events=events,
-            clock=Clock(save_seconds, stop, machine),
-            shelf=Shelf(shelf) if shelf else None,
-            # Stages of other methods are shared by runs with other unlabeled images, so their epochs have no score.
-            watched=watched if "unlabeled" in method.needs else None,
-            look=samples.look,
-        )
-        build = Builder(config, len(problem.task.classes), machine)
-        learner = fit(config, problem.task, trainer, build)
-        result = make_result(config, problem, trainer.metas, trainer.audits, machine)
-        if found:
-            truth = audit_domains(problem, are_known=config.data is not None)
-            result["discovery"] = {"asked": config.discover_domains, **found.about(), **truth}
-        if machine.is_main:
-            if watched is not None:
-                result["unsupervised"] = unsupervised_scores(learner, watched, pipeline)
-            card = card_of(learner, build.built[id(learner)], config, problem, pipeline, result)
-            save_model(folder / "model", learner, card)
-            predict_target(folder / "predictions.csv", learner, problem, pipeline, card.temperature)
-            if profile := measured():
-                result["profile"] = profile.as_json()
-            write_json(folder / "result.json", result)
-        events.emit("end", result={k: result[k] for k in ("target", "validation") if k in result})
+        prepared = prepare(config, problem, folder, machine, events)
+        clock = Clock(save_seconds, stop, machine)
+        trained = train(prepared, events, clock, StageCache(stage_cache) if stage_cache else None)
+        result = to_json(finish(trained))
+        events.emit("end", result={name: result[name] for name in ("target", "validation") if name in result})
         machine.wait()
     return result
 
 
+@dataclass(frozen=True, eq=False)
+class PreparedRun:
+    """A run ready to train: domains are known, samples are chosen."""
+
+    config: RunConfig
+    problem: Problem
+    folder: Path
+    machine: Machine
+    pipeline: Pipeline
+    discovery: Discovery | None
+    samples: Samples
+    watched: ImageTable | None  # unlabeled images that the product is scored on
+
+
+def prepare(config: RunConfig, problem: Problem, folder: Path, machine: Machine, events: Events) -> PreparedRun:
+    """Discover domains if configured, announce the plan and write the thumbnails."""
+    pipeline = pipeline_of(config, problem, machine)
+    discovery = discover(config, problem, folder, pipeline, machine)
+    problem = discovery.problem if discovery else problem
+    events.emit("start", config=config.flat(), stages=[to_json(stage) for stage in plan(config, problem.task)])
+    if discovery:
+        events.emit("discovered", **discovery.summary())
+    samples = Samples(folder / "samples", problem, pipeline)
+    if machine.is_main:
+        samples.write_index()
+    watched = watched_images(problem.task)
+    return PreparedRun(config, problem, folder, machine, pipeline, discovery, samples, watched)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """The product and everything that was recorded on the way."""
+
+    prepared: PreparedRun
+    learner: Learner
+    built: BuiltLearner
+    trainer: StageTrainer
+
+
+def train(prepared: PreparedRun, events: Events, clock: Clock, stage_cache: StageCache | None) -> TrainedRun:
+    """Run the method's algorithm with a trainer that saves and resumes stages."""
+    config, problem = prepared.config, prepared.problem
+    # Other methods share stages across runs with different unlabeled sets, so per-epoch scores would not match.
+    is_scored = "unlabeled" in find_method(config.method).needs
+    trainer = StageTrainer(
+        folder=prepared.folder,
+        seed=config.seed,
+        problem=problem,
+        pipeline=prepared.pipeline,
+        machine=prepared.machine,
+        events=events,
+        clock=clock,
+        cache=stage_cache,
+        watched=prepared.watched if is_scored else None,
+        on_stage=prepared.samples.save_features,
+    )
+    builder = Builder(config, len(problem.task.classes), prepared.machine)
+    learner = fit(config, problem.task, trainer, builder.build)
+    return TrainedRun(prepared, learner, builder.built[id(learner)], trainer)
+
+
+def finish(trained: TrainedRun) -> Result:
+    """Score the product and write the model, the predictions and `result.json`; return the result."""
+    prepared, learner = trained.prepared, trained.learner
+    config, problem, folder, pipeline = prepared.config, prepared.problem, prepared.folder, prepared.pipeline
+    result = make_result(config, problem, trained.trainer, prepared.machine)
+    if prepared.discovery:
+        truth = audit_domains(problem, are_known=config.data is not None)
+        facts = {"asked": config.discover_domains, **prepared.discovery.summary(), **truth}
+        result.discovery = DiscoveryRecord.model_validate(facts)
+    if prepared.machine.is_main:
+        if prepared.watched is not None:
+            scores = unsupervised_scores(learner, prepared.watched, pipeline)
+            result.unsupervised = Unsupervised.model_validate(scores)
+        card = make_card(learner, trained.built, config, problem, pipeline, result)
+        save_model(folder / "model", learner, card)
+        predict_target(folder / "predictions.csv", learner, problem, pipeline, card.temperature)
+        if profile := current_profile():
+            result.profile = Profile.model_validate(profile.as_json())
+        write_json(folder / "result.json", to_json(result))
+    return result
+
+
 def pipeline_of(config: RunConfig, problem: Problem, machine: Machine) -> Pipeline:
-    """How this run's images become tensors."""
-    classes = len(problem.task.classes)
-    return Pipeline(config.augment, machine.device, classes, machine.rank, machine.world)
+    """Return how the images of this run become tensors."""
+    num_classes = len(problem.task.classes)
+    return Pipeline(config.augment, machine.device, num_classes, machine.rank, machine.world)
 
 
 def check_needs(method: Method, problem: Problem, config: RunConfig, world: int) -> None:
-    """Refuse at once what the method cannot work with."""
+    """Reject data and batch sizes that the method cannot work with."""
     if "unlabeled" in method.needs and not problem.task.unlabeled:
         raise UserError(
             f"method '{method.name}' needs unlabeled images and none were given; "
             "add --unlabeled, or use --method source-only"
         )
-    inner = getattr(config.settings, "labeler", None)
-    for settings in (config.settings, inner):
+    for settings in (config.settings, *config.settings.nested().values()):
         # Batch norm needs two images in every process.
-        if isinstance(settings, Settings) and (settings.batch % world or settings.batch < 2 * world):
+        if settings.batch % world or settings.batch < 2 * world:
             raise UserError(
                 f"batch={settings.batch} cannot be shared by {world} processes; "
                 f"give a multiple of {world}, {2 * world} or more"
             )
 
 
-def claim(folder: Path, config: RunConfig, problem: Problem, about: dict[str, Any]) -> None:
-    """Make the folder this run's, or check that it is, and clear away what a killed process was writing."""
-    for place in ("stages", "labels", "samples", "model"):
-        remove_leftovers(folder / place / "*")
+def claim(folder: Path, config: RunConfig, problem: Problem, provenance: Flat) -> None:
+    """Reserve the folder for this run, or check that it belongs to it; remove leftovers of a killed process."""
+    for name in ("stages", "labels", "samples", "model"):
+        remove_leftovers(folder / name / "*")
     for name in ("run.json", "domains.npz", "result.json", "predictions.csv"):
         remove_leftovers(folder / name)
-    path = folder / "run.json"
-    mine: dict[str, Any] = {"hash": config.hash, "fingerprint": problem.fingerprint, "config": config.flat()}
+    path, current = folder / "run.json", config.flat()
     if not path.exists():
         if problem.unreadable:
             lines = [f"{name}\t{reason}\n" for name, reason in problem.unreadable]
             (folder / "unreadable.tsv").write_text("".join(lines), encoding="utf-8")
-        write_json(path, {**mine, **about, "versions": versions()})
+        identity = {"hash": config.hash, "fingerprint": problem.fingerprint, "config": current}
+        run_file = RunFile.model_validate({**identity, **provenance, "versions": versions()})
+        write_json(path, to_json(run_file))
         return
-    theirs = read_claim(folder)
-    if theirs["hash"] != mine["hash"]:
-        before, now = theirs["config"], mine["config"]
-        keys = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
-        told = ", ".join(f"{k}={before.get(k)!r} there, {now.get(k)!r} now" for k in keys[:3])
-        raise UserError(f"{folder} holds a run of another configuration ({told}); give another --out")
-    if theirs["fingerprint"] != mine["fingerprint"]:
+    existing = read_run_file(folder)
+    if existing.hash != config.hash:
+        before = existing.config
+        keys = sorted(k for k in before.keys() | current.keys() if before.get(k) != current.get(k))
+        differences = ", ".join(f"{k}={before.get(k)!r} there, {current.get(k)!r} now" for k in keys[:3])
+        raise UserError(f"{folder} holds a run of another configuration ({differences}); give another --out")
+    if existing.fingerprint != problem.fingerprint:
         raise UserError(f"the images have changed since the run in {folder} began; give another --out")
 
 
-def read_claim(folder: Path) -> dict[str, Any]:
-    """What `claim` wrote when the run was started."""
+def read_run_file(folder: Path) -> RunFile:
+    """Read `run.json`, which `claim` wrote when the run started."""
     path = folder / "run.json"
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(told["config"], dict) and {"hash", "fingerprint"} <= told.keys():
-            return dict(told)
-    except FileNotFoundError:
+    if not path.exists():
         raise UserError(
             f"'{folder}' is not a run folder (it has no run.json); start one with ssdg train --out {folder}"
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise UserError(f"'{path}' is damaged or not of a run; give another folder")
+        )
+    return read_json(path, RunFile, remedy="give another folder")
 
 
-def finished(folder: Path) -> dict[str, Any] | None:
-    """The result of a run that has ended, with the facts of the machine that computed it."""
-    parts = ("result.json", "model/model.json", "model/model.safetensors")
-    if not all((folder / part).exists() for part in parts):
+def read_finished(folder: Path) -> dict[str, Any] | None:
+    """Return the result of a finished run, with the facts of the machine that computed it."""
+    files = ("result.json", "model/model.json", "model/model.safetensors")
+    if not all((folder / name).exists() for name in files):
         return None
-    return dict(json.loads((folder / "result.json").read_text(encoding="utf-8")))
+    return to_json(read_json(folder / "result.json", Result))
 
 
 @contextmanager
-def stopping() -> Iterator[Flag]:
-    """Turn the first Ctrl-C or SIGTERM into a flag; a second one of its kind interrupts at once.
+def stop_on_signal() -> Iterator[Flag]:
+    """Turn the first Ctrl-C or SIGTERM into a flag; a second one of the same kind interrupts at once.
 
-    torchrun passes a Ctrl-C on as SIGTERM, so one of each is still one wish.
+    torchrun forwards a Ctrl-C as SIGTERM, so one of each still counts as one request.
     """
     flag = Flag()
     if current_thread() is not main_thread():
         yield flag
         return
 
-    asked: set[int] = set()
+    received: set[int] = set()
 
-    def ask(number: int, frame: object) -> None:
-        if number in asked:
+    def handle(number: int, frame: object) -> None:
+        if number in received:
             raise KeyboardInterrupt
-        if not asked:
-            os.write(2, b"stopping after this step ...\n")  # print may not be entered twice
-        asked.add(number)
+        if not received:
+            os.write(2, b"stopping after this step ...\n")  # print is not reentrant
+        received.add(number)
         flag.set()
 
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    previous = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield flag
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

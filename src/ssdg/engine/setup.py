@@ -1,73 +1,102 @@
-"""From what the user typed to a resolved configuration and a problem, with every refusal before any training."""
+"""From user input to a resolved configuration and a problem, with every error before training starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache as remembered
+from functools import cache as memoize
 from pathlib import Path
 
 import torch
 
 from ..config import Flat, RunConfig, resolve
-from ..data.cache import default_cache as default_cache  # it is asked for here, too
+from ..data.cache import default_cache as default_cache
 from ..data.catalog import UNKNOWN_DATASET
 from ..data.embedded.digits import digits_root
 from ..data.embedded.web_digits import web_digits_root
 from ..data.hidden import Problem
 from ..data.problem import benchmark_problem, data_defaults, folder_problem, other_targets
-from ..data.roles import find_roles
+from ..data.roles import Roles, find_roles
 from ..data.sets import digest_of
 from ..data.sources.benchmark import Benchmark, read_benchmark
 from ..discovery.discover import check_discovery
 from ..errors import UserError
-from ..hub.download import bring_imagenet
+from ..hub.download import download_imagenet_weights
 from ..machine import Precision, choose_precision
-from ..methods import find_method
+from ..methods import METHODS, find_method
 from ..methods.plugins import load_plugin
 from ..models.backbones import build_backbone
 
 EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
-Report = Callable[[int, int], None]  # done, total
 
 
-def open_run(given: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConfig, Problem]:
-    """Resolve the settings and open the images they name."""
-    if not given.get("labeled"):
+def open_run(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConfig, Problem]:
+    """Resolve the settings and open the images that they name.
+
+    Parameters
+    ----------
+    settings
+        Run and method settings side by side, as in a YAML file: `labeled` is required; see docs/settings.md.
+    cache
+        Folder for decoded images; every image is decoded once.
+    device
+        auto, cpu or cuda: decides the precision where the settings say auto.
+
+    Returns
+    -------
+    config, problem
+        The resolved configuration, and the images with their hidden labels. Pass both to `ssdg.run`.
+
+    Raises
+    ------
+    UserError
+        In one sentence, for an unknown setting, domain or backbone, an invalid value, or unusable images.
+
+    Examples
+    --------
+    >>> import ssdg
+    >>> from pathlib import Path
+    >>> ssdg.open_run({"data": "digits", "labeled": "mnis"}, Path("cache"))  # doctest: +SKIP
+    Traceback (most recent call last):
+    ssdg.errors.UserError: unknown domain 'mnis'; did you mean 'mnist'?
+    """
+    if not settings.get("labeled"):
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
-    given = with_plugin(given)
-    benchmark = open_benchmark(given, cache)
-    config = settle(given, benchmark, device=device)
-    problem = with_web_labels(open_problem(config, benchmark, cache), config)
+    settings = with_plugin(settings)
+    benchmark = open_benchmark(settings, cache)
+    config = resolve_settings(settings, benchmark)
+    roles = roles_of(config, benchmark)
+    config = with_precision(config, device)
+    problem = with_web_labels(open_problem(config, benchmark, roles, cache), config)
     check_discovery(config, problem)
     return config, problem
 
 
 def with_web_labels(problem: Problem, config: RunConfig) -> Problem:
-    """The problem whose task has the web-labels, if they are to be used; else no code that trains can reach them."""
+    """Return the problem whose task has the web-labels, if they are used; otherwise training cannot reach them."""
     strategy, allowed = config.web_label, find_method(config.method).web_labels
     if strategy not in allowed:
         raise UserError(
-            f"method '{config.method}' cannot use web-labels that are {strategy}; give --web-label "
+            f"method '{config.method}' does not support web-labels that are {strategy}; give --web-label "
             f"{' or '.join(allowed)}, or --method eid"
         )
     if strategy == "ignored":
         return problem
     if not problem.web_labels:
-        raise UserError(f"--web-label {strategy} was given, and no crawl whose keywords it could use; add --web DIR")
+        raise UserError(f"--web-label {strategy} needs a crawl with keywords and none was given; add --web DIR")
     for name, y in problem.web_labels.items():
         if not (y >= 0).any():
-            known = ", ".join(problem.task.classes[:8])
-            raise UserError(f"no keyword of the crawl '{name}' is a class ({known}); name its sub-folders by classes")
+            classes = ", ".join(problem.task.classes[:8])
+            raise UserError(f"no keyword of the crawl '{name}' is a class ({classes}); name its subfolders by class")
     task = replace(problem.task, web=problem.web_labels, web_label=strategy)
     fingerprint = digest_of(problem.fingerprint, strategy, *problem.web_labels.values())
     return replace(problem, task=task, fingerprint=fingerprint)
 
 
-def with_others(config: RunConfig, problem: Problem, targets: Sequence[str], cache: Path) -> Problem:
-    """The problem with the targets of other runs beside its own, for a method that trains alike on all of them.
+def with_other_targets(config: RunConfig, problem: Problem, targets: Sequence[str], cache: Path) -> Problem:
+    """Return the problem with the targets of other runs, for a method that trains the same way for all of them.
 
-    A method that uses unlabeled images trains on others when the target changes, and gets none.
+    A method that uses unlabeled images trains on different ones when the target changes, so it gets none.
     """
     benchmark = open_benchmark(config.flat(), cache)
     if benchmark is None or not targets or "unlabeled" in find_method(config.method).needs:
@@ -76,71 +105,91 @@ def with_others(config: RunConfig, problem: Problem, targets: Sequence[str], cac
     return replace(problem, others=tuple(target for target in others if target.is_labeled))
 
 
-def open_benchmark(given: Flat, cache: Path) -> Benchmark | None:
-    """The domains under `data`, none of their images read; None for own folders."""
-    root = find_root(given, cache)
+def open_benchmark(settings: Flat, cache: Path) -> Benchmark | None:
+    """Return the domains under `data`, with none of their images read; None for custom folders."""
+    root = find_root(settings, cache)
     return read_benchmark(root) if root else None
 
 
-def settle(given: Flat, benchmark: Benchmark | None, *, device: str = "auto") -> RunConfig:
-    """The resolved settings, refused if the domains or the networks they name cannot be had."""
+def resolve_config(settings: Flat, benchmark: Benchmark | None, *, device: str = "auto") -> RunConfig:
+    """Return the resolved settings, or raise an error if a domain or a network they name is not available."""
+    config = resolve_settings(settings, benchmark)
+    roles_of(config, benchmark)
+    return with_precision(config, device)
+
+
+def resolve_settings(settings: Flat, benchmark: Benchmark | None) -> RunConfig:
+    """Apply the defaults of the data, the preset and the settings."""
     known = data_defaults(benchmark) if benchmark else UNKNOWN_DATASET
-    has_crawl = bool(given.get("web") or (known.web and given.get("unlabeled") is None))
-    config = resolve(given, kind=known.augment, size=known.image_size, has_crawl=has_crawl)
-    if benchmark:
-        find_roles(  # refuses, before anything is decoded
-            benchmark,
-            labeled=config.labeled,
-            target=config.target,
-            unlabeled=config.unlabeled,
-            web=config.web,
-            setting=config.setting,
-        )
+    has_crawl = bool(settings.get("web") or (known.web and settings.get("unlabeled") is None))
+    return resolve(settings, kind=known.augment, size=known.image_size, has_crawl=has_crawl)
+
+
+def roles_of(config: RunConfig, benchmark: Benchmark | None) -> Roles | None:
+    """Return the role of each domain of the benchmark, before anything is decoded; None for custom folders."""
+    if benchmark is None:
+        return None
+    return find_roles(
+        benchmark,
+        labeled=config.labeled,
+        target=config.target,
+        unlabeled=config.unlabeled,
+        web=config.web,
+        setting=config.setting,
+    )
+
+
+def with_precision(config: RunConfig, device: str) -> RunConfig:
+    """Try all backbones of the configuration, and replace precision=auto with what suits the run's."""
     precision = try_backbone(config.backbone, config.weights, config.size, device)
-    if deeper := getattr(config.settings, "apl_backbone", None):
-        weights = getattr(config.settings, "apl_weights", None) or config.weights
-        try_backbone(deeper, weights, config.size, device)
+    for backbone, weights in config.settings.extra_backbones().values():
+        try_backbone(backbone, weights or config.weights, config.size, device)
     return config.model_copy(update={"precision": precision}) if config.precision == "auto" else config
 
 
-def with_full_paths(given: Flat) -> Flat:
-    """Folders and files as absolute paths, so that a run can be resumed from anywhere."""
-    full = dict(given)
+def with_full_paths(settings: Flat) -> Flat:
+    """Return the settings with absolute paths, so that a run can be resumed from anywhere."""
+    full = dict(settings)
     for key in ("unlabeled", "web"):
         if isinstance(full.get(key), str):  # unlabeled=sketch
             full[key] = [full[key]]
     if isinstance(full.get("web"), list | tuple):  # domains of the benchmark keep their names
-        full["web"] = [str(Path(str(p)).absolute()) if Path(str(p)).exists() else str(p) for p in full["web"]]
-    for key in ("weights", "apl_weights", "plugin"):
+        full["web"] = [absolute(path) if Path(str(path)).exists() else str(path) for path in full["web"]]
+    method = METHODS.get(str(full.get("method", "eid")))
+    for key in ("weights", "plugin", *(method.settings.path_fields if method else ())):
         if isinstance(full.get(key), str) and Path(full[key]).is_file():
-            full[key] = str(Path(full[key]).absolute())
+            full[key] = absolute(full[key])
     if full.get("data") is not None:
-        if str(full["data"]) not in EMBEDDED:
-            full["data"] = str(Path(str(full["data"])).absolute())
+        full["data"] = str(full["data"]) if str(full["data"]) in EMBEDDED else absolute(full["data"])
         return full
     for key in ("labeled", "target"):
         if full.get(key) is not None:
-            full[key] = str(Path(str(full[key])).absolute())
+            full[key] = absolute(full[key])
     if isinstance(full.get("unlabeled"), list | tuple):
-        full["unlabeled"] = [str(Path(str(p)).absolute()) for p in full["unlabeled"]]
+        full["unlabeled"] = [absolute(path) for path in full["unlabeled"]]
     return full
 
 
-def with_plugin(given: Flat) -> Flat:
-    """Load the plugin that the settings name; a run goes on only with the file it was started with."""
-    path, before = given.get("plugin"), given.get("plugin_digest")
+def absolute(path: object) -> str:
+    """Return a path as text, made absolute."""
+    return str(Path(str(path)).absolute())
+
+
+def with_plugin(settings: Flat) -> Flat:
+    """Load the plugin that the settings name; a run resumes only with the file it was started with."""
+    path, previous = settings.get("plugin"), settings.get("plugin_digest")
     if path is None:
-        return given
+        return settings
     digest = load_plugin(Path(str(path)))
-    if before not in (None, digest):
+    if previous not in (None, digest):
         raise UserError(f"the plugin '{path}' has changed since the run began; restore it, or give another --out")
-    return {**given, "plugin_digest": digest}
+    return {**settings, "plugin_digest": digest}
 
 
-@remembered  # the many runs of a grid have few backbones
+@memoize  # the many runs of a grid have few backbones
 def try_backbone(name: str, weights: str, size: int, device: str) -> Precision:
-    """The precision that suits the backbone, once it has been built and has taken an image of this size."""
-    bring_imagenet(name, weights)
+    """Build the backbone, pass an image of this size through it, and return the precision that suits it."""
+    download_imagenet_weights(name, weights)
     backbone = build_backbone(name, weights)
     if size < int(backbone.min_size):
         raise UserError(f"size={size} is too small for {name}; give size={backbone.min_size} or more")
@@ -149,16 +198,16 @@ def try_backbone(name: str, weights: str, size: int, device: str) -> Precision:
     return choose_precision(backbone, device)
 
 
-def find_root(given: Flat, cache: Path) -> Path | None:
-    """The benchmark's folder or zip; None for own folders."""
-    data = given.get("data")
+def find_root(settings: Flat, cache: Path) -> Path | None:
+    """Return the benchmark's folder or zip; None for custom folders."""
+    data = settings.get("data")
     if data is None:
         return None
     return EMBEDDED[str(data)](cache) if str(data) in EMBEDDED else Path(str(data))
 
 
-def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) -> Problem:
-    """The images of a resolved configuration, decoded at most once."""
+def open_problem(config: RunConfig, benchmark: Benchmark | None, roles: Roles | None, cache: Path) -> Problem:
+    """Return the images of a resolved configuration, each decoded at most once."""
     if benchmark is not None:
         return benchmark_problem(
             benchmark,
@@ -167,6 +216,7 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, cache: Path) ->
             unlabeled=config.unlabeled,
             web=config.web,
             setting=config.setting,
+            roles=roles,
             size=config.size,
             cache=cache,
         )

@@ -1,8 +1,7 @@
-"""The Trainer that methods get: stages with keys, each of which can be killed and continued."""
+"""The runner that trains and labels: stages with keys, each of which can be killed and resumed."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,31 +13,30 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..artifact.tensors import Meta, read_meta
+from ..artifact.tensors import read_meta
 from ..data.hidden import Problem
-from ..data.sets import ImageTable, Inputs, PseudoLabels, UnlabeledSet, digest_of
+from ..data.sets import ImageTable, PseudoLabels
 from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import atomic_path
 from ..machine import Machine, return_freed_memory
-from ..methods.api import Learner, Rule, Settings
+from ..methods.api import LabelRequest, Learner, Rule, StageRequest
 from ..profiling import timed
+from ..schema import Audit, StageMeta, stage_name, to_json
 from ..seeds import derive_seed
 from .audit import audit_labels
 from .batches import images_per_step, make_stream, steps_per_epoch
 from .checkpoint import load_optimizers, load_state
 from .events import Events
-from .features import Passed
-from .loop import Clock, Rate, Stage, run_steps, tell_epoch
+from .features import FinishedStage
+from .loop import Clock, LearningRate, Stage, emit_epoch, run_steps
 from .scores import accuracies, all_logits, mean_probs, unsupervised_scores
-from .stage_cache import Shelf, aim, identity, scored_data
-
-LONGEST_NAME = 100  # characters; file systems allow 255, of which a temporary file's ending takes some
+from .stage_cache import StageCache, scored_data, stage_identity, use_target_scores
 
 
 @dataclass(eq=False)
 class StageTrainer:
-    """Trains and labels, and finds what an earlier process of the same run has done already."""
+    """Trains stages and labels pools, or reads what an earlier process of the same run has finished."""
 
     folder: Path
     seed: int
@@ -47,62 +45,56 @@ class StageTrainer:
     machine: Machine
     events: Events
     clock: Clock
-    shelf: Shelf | None = None
-    watched: ImageTable | None = None  # unlabeled images that the product is scored on after each epoch
-    look: Callable[[Passed], None] = lambda stage: None  # shown every stage that is over, in the main process
-    resting: WeakKeyDictionary[nn.Module, Path] = field(default_factory=WeakKeyDictionary)  # networks and momentum
-    metas: dict[str, Meta] = field(default_factory=dict)  # by stage file name, in order
-    audits: list[dict[str, Any]] = field(default_factory=list)
+    cache: StageCache | None = None
+    watched: ImageTable | None = None  # unlabeled images on which the product is scored after each epoch
+    on_stage: Callable[[FinishedStage], None] = lambda stage: None  # called in the main process after every stage
+    resting: WeakKeyDictionary[nn.Module, Path] = field(default_factory=WeakKeyDictionary)  # file with the momentum
+    stage_keys: WeakKeyDictionary[nn.Module, str] = field(default_factory=WeakKeyDictionary)  # last stage by networks
+    metas: dict[str, StageMeta] = field(default_factory=dict)  # by stage file name, in order
+    requests: dict[str, StageRequest] = field(default_factory=dict)  # by stage file name, in order
+    audits: list[Audit] = field(default_factory=list)
 
-    def train(
-        self,
-        key: str,
-        learner: Learner,
-        inputs: Inputs,
-        settings: Settings,
-        *,
-        round: int = 1,
-        lr_scale: float = 1.0,
-        product: bool = False,
-    ) -> None:
-        """See `ssdg.methods.api.Trainer`."""
-        stage = self._stage(key, round, inputs, settings, lr_scale)
+    def run_stage(self, request: StageRequest) -> None:
+        """Train, or continue to train, the learner of a stage."""
+        stage, learner, inputs = self._stage(request), request.learner, request.inputs
         self._wake(learner)
-        with self._from_shelf(stage, learner, inputs, settings, product) as is_shared:
-            meta = self._start(stage, learner, inputs.fingerprint, product)
-            for row in meta["history"] if is_shared else ():
-                tell_epoch(stage, row, self.events)
-            self.metas[stage.path.stem] = meta
-            was_finished = bool(meta["finished"])
+        with self._from_cache(stage, request) as is_cached:
+            meta = self._start(stage, request)
+            for row in meta.history if is_cached else ():
+                emit_epoch(stage, row, self.events)
+            self.metas[stage.path.stem], self.requests[stage.path.stem] = meta, request
+            was_finished = meta.finished
             if not was_finished:
-                stream = make_stream(inputs, settings.batch, stage.seed, self.pipeline)
-                after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if product else dict
+                stream = make_stream(inputs, request.settings.batch, stage.seed, self.pipeline)
+                after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if request.product else dict
                 run_steps(stage, learner, stream, meta, after, self.clock, self.events)
         if self.machine.is_main:
             with timed("samples"):
-                self.look(Passed(key, round, learner, inputs, settings, stage.seed, product, meta))
+                self.on_stage(FinishedStage(request, stage.seed, meta))
         self.machine.wait()
+        self.stage_keys[learner.nets] = request.key
         self._rest(learner, stage.path)
-        done = {"seconds": meta["seconds"], "steps": stage.steps, "found": was_finished}
-        self.events.emit("trained", key=key, round=round, **done)
+        counts = {"seconds": meta.seconds, "steps": stage.steps, "found": was_finished}
+        self.events.emit("trained", key=request.key, round=request.round, **counts)
 
-    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
-        """See `ssdg.methods.api.Trainer`."""
-        path = self.folder / "labels" / f"{stage_name(key, round)}.npz"
+    def run_labeling(self, request: LabelRequest) -> PseudoLabels:
+        """Label the pool, or read the labels that exist, and audit them."""
+        path = labels_path(self.folder, request)
         was_labeled = path.exists()
         if not was_labeled and self.machine.is_main:
             with timed("labeling"):
-                save_labels(path, apply_rule(all_logits(learner, pool.images, self.pipeline), rule))
+                logits = all_logits(request.learner, request.pool.images, self.pipeline)
+                save_labels(path, apply_rule(logits, request.rule))
             return_freed_memory()
         self.machine.wait()
-        labels = load_labels(path, len(pool))
-        report = {"key": key, "round": round, "domains": audit_labels(labels, pool, self.problem)}
-        self.audits.append(report)
-        self.events.emit("labeled", **report, found=was_labeled)
+        labels = load_labels(path, len(request.pool))
+        audit = make_audit(request, labels, self.problem, self.stage_keys.get(request.learner.nets, ""))
+        self.audits.append(audit)
+        self.events.emit("labeled", **to_json(audit), **{"found": was_labeled})
         return labels
 
     def _rest(self, learner: Learner, path: Path) -> None:
-        """While others train, a learner keeps its networks alone: no gradients, and its momentum lies in the file."""
+        """Free the gradients and the momentum of a learner while others train; the momentum is in its checkpoint."""
         learner.nets.zero_grad()
         for optimizer in learner.opts.values():
             optimizer.state.clear()
@@ -114,61 +106,65 @@ class StageTrainer:
             load_optimizers(path, learner)
 
     @contextmanager
-    def _from_shelf(
-        self,
-        stage: Stage,
-        learner: Learner,
-        inputs: Inputs,
-        settings: Settings,
-        product: bool,
-    ) -> Iterator[bool]:
-        """Fetch the stage if another run has left it on the shelf, else leave it there once it is done.
+    def _from_cache(self, stage: Stage, request: StageRequest) -> Iterator[bool]:
+        """Fetch the stage if another run has cached it, otherwise cache it once it is finished.
 
-        The product's stage holds scores: it is shared by runs that are scored on the same images. One that was begun
-        is not shared. Yields whether it was fetched.
+        The product's stage holds scores, so only runs scored on the same images share it. A stage that has started
+        is not shared. Yields whether the stage was fetched.
         """
-        scored = scored_data(self.problem, self.watched) if product else ""
-        is_alone = self.machine.world > 1 or stage.path.exists()
-        if self.shelf is None or is_alone:
+        is_local = self.machine.world > 1 or stage.path.exists()
+        if self.cache is None or is_local:
             yield False
             return
-        name = identity(stage, learner, inputs, settings, self.pipeline, self.machine, scored)
-        with self.shelf.turn(name):
-            found = self.shelf.fetch(name, stage.path)
-            yield found
-            if not found:
-                self.shelf.keep(name, stage.path)
+        scored = scored_data(self.problem, self.watched) if request.product else ""
+        name = stage_identity(stage, request, self.pipeline, self.machine, scored)
+        with self.cache.lock(name):
+            is_cached = self.cache.fetch(name, stage.path)
+            yield is_cached
+            if not is_cached:
+                self.cache.store(name, stage.path)
 
-    def _stage(self, key: str, round: int, inputs: Inputs, settings: Settings, lr_scale: float) -> Stage:
+    def _stage(self, request: StageRequest) -> Stage:
+        settings = request.settings
         return Stage(
-            key=key,
-            round=round,
+            key=request.key,
+            round=request.round,
             epochs=settings.epochs,
-            steps_per_epoch=steps_per_epoch(inputs, settings),
-            seed=derive_seed(self.seed, round, key),
-            images_per_step=images_per_step(inputs, settings.batch),
-            path=self.folder / "stages" / f"{stage_name(key, round)}.safetensors",
-            rate=Rate(lr_scale, settings.lr_shape),
+            steps_per_epoch=steps_per_epoch(request.inputs, settings),
+            seed=derive_seed(self.seed, request.round, request.key),
+            images_per_step=images_per_step(request.inputs, settings.batch),
+            path=stage_path(self.folder, request),
+            rate=LearningRate(request.lr_scale, settings.lr_shape),
         )
 
-    def _start(self, stage: Stage, learner: Learner, inputs: str, product: bool) -> Meta:
-        """The state to go on from: the checkpoint's, or a new one."""
-        meta = read_meta(stage.path)
+    def _start(self, stage: Stage, request: StageRequest) -> StageMeta:
+        """Return the state to continue from: the checkpoint's, or a new one."""
+        meta, fingerprint = read_stage_meta(stage.path), request.inputs.fingerprint
         if meta is None:
-            new = {"key": stage.key, "round": stage.round, "product": product, "inputs": inputs}
-            count = {"step": 0, "steps": stage.steps, "images_per_step": stage.images_per_step}
-            return {**new, **count, "finished": False, "seconds": 0.0, "sums": {}, "history": []}
-        if meta["inputs"] != inputs or meta["steps"] != stage.steps:
+            return StageMeta(
+                key=stage.key,
+                round=stage.round,
+                product=request.product,
+                inputs=fingerprint,
+                step=0,
+                steps=stage.steps,
+                images_per_step=stage.images_per_step,
+                finished=False,
+                seconds=0.0,
+                sums={},
+                history=[],
+            )
+        if meta.inputs != fingerprint or meta.steps != stage.steps:
             raise UserError(
                 f"{stage.path} was computed from other data or settings; give another --out, or delete the run folder"
             )
-        load_state(stage.path, learner)
+        load_state(stage.path, request.learner)
         if self.problem.target is not None:
-            aim(meta, self.problem.target.fingerprint)
+            use_target_scores(meta, self.problem.target.fingerprint)
         return meta
 
     def _scores(self, learner: Learner) -> dict[str, Any]:
-        """On unlabeled images, on held-out labeled ones and on the target; nothing of it reaches the method."""
+        """Score on unlabeled images, held-out labeled images and the target; no score reaches the method."""
         scores: dict[str, Any] = {}
         target, validation = self.problem.target, self.problem.validation
         if not self.machine.is_main:
@@ -180,11 +176,11 @@ class StageTrainer:
             scores["validation"] = accuracies(logits, validation.y)
         if target is not None and target.is_labeled:
             scores["target"] = accuracies(all_logits(learner, target.images, self.pipeline), target.y)
-            scores |= self._scores_of_others(learner, {target.fingerprint: scores["target"]})
+            scores |= self._other_scores(learner, {target.fingerprint: scores["target"]})
         return scores
 
-    def _scores_of_others(self, learner: Learner, scores: dict[str, Any]) -> dict[str, Any]:
-        """What runs with other targets find in a shared stage; `scores` are those of this run's own."""
+    def _other_scores(self, learner: Learner, scores: dict[str, Any]) -> dict[str, Any]:
+        """Add the scores that runs with other targets read from a shared stage; `scores` are this run's."""
         if not self.problem.others:
             return {}
         for other in self.problem.others:
@@ -192,15 +188,36 @@ class StageTrainer:
         return {"others": scores}
 
 
-def stage_name(key: str, round: int) -> str:
-    """A file name for a stage; unlike keys stay unlike."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", key)[:LONGEST_NAME]
-    suffix = "" if plain.replace("-", "/") == key else f"-{digest_of(key)[:8]}"
-    return f"{round}-{plain}{suffix}"
+def read_stage_meta(path: Path) -> StageMeta | None:
+    """Return the metadata of a checkpoint, or None if there is none."""
+    meta = read_meta(path)
+    return None if meta is None else StageMeta.model_validate(meta)
+
+
+def stage_path(folder: Path, request: StageRequest) -> Path:
+    """Return the checkpoint of a stage."""
+    return folder / "stages" / f"{stage_name(request.key, request.round)}.safetensors"
+
+
+def labels_path(folder: Path, request: LabelRequest) -> Path:
+    """Return the file of a labeling."""
+    return folder / "labels" / f"{stage_name(request.key, request.round)}.npz"
+
+
+def make_audit(request: LabelRequest, labels: PseudoLabels, problem: Problem, stage: str) -> Audit:
+    """Compare labels with the hidden truth; `stage` is the key of the stage whose learner assigned them."""
+    return Audit(
+        key=request.key,
+        round=request.round,
+        kind=request.kind,
+        title=request.title,
+        stage=stage,
+        domains=audit_labels(labels, request.pool, problem),
+    )
 
 
 def apply_rule(logits: torch.Tensor, rule: Rule) -> PseudoLabels:
-    """What the rule makes of (networks, n, K) logits."""
+    """Turn (networks, n, K) logits into labels."""
     y, keep = rule(logits)
     confidence = mean_probs(logits).gather(1, y[:, None]).squeeze(1)
     return PseudoLabels(y.numpy(), keep.numpy(), confidence.numpy(), logits.argmax(-1).numpy())

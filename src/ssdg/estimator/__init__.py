@@ -1,4 +1,4 @@
-"""`ssdg.SSDG`: training and prediction from Python, with the habits of scikit-learn."""
+"""`ssdg.SSDG`: scikit-learn-style training and prediction from Python."""
 
 from .estimator import SSDG
 

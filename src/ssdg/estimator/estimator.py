@@ -1,4 +1,4 @@
-"""`SSDG`: training, prediction and scores from Python, with the habits of scikit-learn."""
+"""`SSDG`: scikit-learn-style training, prediction and scoring from Python."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from numpy.typing import NDArray
 from ..artifact.calibration import known_scores
 from ..artifact.load import Model, load_model, model_of
 from ..engine.events import Listener
-from ..engine.run import finished
+from ..engine.run import read_finished
 from ..engine.scores import mean_probs
-from .fit_predict import Given, fit_in, logits_of, read_plain, read_scored
+from .fit_predict import FitInputs, fit_run, predict_logits, read_inputs, read_labeled_inputs
 from .parameters import (
-    change_parameters,
-    describe,
+    format_estimator,
     image_classifier_tags,
-    not_fitted,
+    not_fitted_error,
     parameter_names,
-    words_of_python,
+    set_parameters,
+    use_parameter_names,
 )
 from .save_load import copy_model, read_card, read_files, read_params, write_files
 
 
 class SSDG:
-    """A classifier from one labeled domain and piles of unlabeled images, for domains it has never seen.
+    """Classifier for unseen domains, trained on one labeled domain and unlabeled images.
 
     Parameters
     ----------
     method, backbone, preset, weights, size, seed
-        As in `ssdg train`; None takes the preset's.
+        As in `ssdg train`; None uses the preset's value.
     discover_domains
-        'auto', or a number: split each unlabeled domain by style into so many.
+        'auto', or the number of domains to split each unlabeled domain into, by style.
     out
-        The run's folder. A fit that was interrupted goes on when it is called again with the same `out`, bit for
-        bit. Without it the folder is a temporary one, which lives as long as the object.
+        The run's folder. Calling `fit` again with the same `out` resumes an interrupted run, with bit-identical
+        weights. None uses a temporary folder, which exists as long as the object.
     device
         auto, cpu or cuda.
     threads
-        CPU threads; results repeat bit for bit for the same number. None leaves torch's.
+        Number of CPU threads; results are bit-identical for the same number. None uses torch's default.
     cache
-        Where decoded images are kept. None: $SSDG_CACHE or ~/.cache/ssdg.
+        Folder of decoded images. None uses $SSDG_CACHE or ~/.cache/ssdg.
     settings
-        All other settings of the method and the run: {"epochs": 5, "labeler": {"epochs": 3}}.
+        Other settings of the method and the run: {"epochs": 5, "labeler": {"epochs": 3}}.
 
     Attributes
     ----------
-    classes_ : the labels, sorted; columns of `predict_proba` are in this order
+    classes_ : the sorted labels; the columns of `predict_proba` are in this order
     model_ : the networks, an `ssdg.Model`
-    run_ : the run's folder, or the folder that was loaded
-    result_ : what `result.json` of the run holds
+    run_ : the run's folder, or the loaded folder
+    result_ : the content of `result.json` of the run
 
     >>> from ssdg import SSDG
     >>> SSDG("mcd", size=64, settings={"epochs": 5})
@@ -99,16 +99,16 @@ class SSDG:
         self.settings = settings
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All parameters by name; `deep` is scikit-learn's and changes nothing here."""
+        """Return all parameters by name; `deep` exists for scikit-learn and has no effect."""
         return {name: getattr(self, name) for name in parameter_names(type(self))}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; the next `fit` uses them."""
-        change_parameters(self, params)
+        """Set parameters for the next `fit`."""
+        set_parameters(self, params)
         return self
 
     def __repr__(self) -> str:
-        return describe(self)
+        return format_estimator(self)
 
     def __sklearn_tags__(self) -> Any:
         return image_classifier_tags()
@@ -126,7 +126,7 @@ class SSDG:
         web_label: str = "ignored",
         callbacks: Sequence[Listener] = (),
     ) -> Self:
-        """Train, or go on with a fit that was interrupted.
+        """Train, or resume an interrupted fit.
 
         Parameters
         ----------
@@ -134,42 +134,42 @@ class SSDG:
             A folder of class folders, (images, labels), or a dataset of both. Images are a uint8 array
             (N, H, W, 3) or (N, H, W), a list of PIL images, paths or arrays, a folder or a .zip archive.
         unlabeled
-            Images, a list of folders, or {name: images} for several domains. Labels of a dataset are not looked at.
+            Images, a list of folders, or {name: images} for several domains. Labels of a dataset are ignored.
         target
-            The domain to test on: with labels it is scored after every epoch, without it is predicted in the end.
+            The domain to test on: scored after every epoch if it has labels, else predicted at the end.
         web
-            Crawls: images with keywords for labels, in the same forms.
+            Crawls: images with keywords as labels, in the same forms as `labeled`.
         web_label
-            Keywords are ignored, retained (as labels) or refined (labels of the first cycle).
+            How to use keywords: ignored, retained (as labels) or refined (labels of the first cycle).
         callbacks
-            Functions of an event, a dict: docs/runs.md tells of events.
+            Functions that receive each event, a dict; see docs/runs.md for the events.
         """
-        with words_of_python():
-            given = Given(labeled, unlabeled, target, web, web_label)
-            root = Path(self._own_folder() if self.out is None else self.out)
-            self._adopt(fit_in(root, self.get_params(), given, callbacks, is_temporary=self.out is None))
+        with use_parameter_names():
+            inputs = FitInputs(labeled, unlabeled, target, web, web_label)
+            root = Path(self._temporary_folder() if self.out is None else self.out)
+            self._load_run(fit_run(root, self.get_params(), inputs, callbacks, is_temporary=self.out is None))
         return self
 
     def predict_proba(self, images: Any) -> NDArray[np.float64]:
-        """The probability of every class for every image, (N, K), averaged over the networks, calibrated.
+        """Return calibrated class probabilities (N, K), averaged over the networks.
 
-        Images are given as in `fit`, without labels; those of a folder come in the order of their paths.
+        `images` has the forms of `fit`, without labels; images of a folder are ordered by path.
         """
         model = self._fitted()
-        with words_of_python():
-            probs = model.probs(logits_of(model, read_plain(images)))
+        with use_parameter_names():
+            probs = model.probs(predict_logits(model, read_inputs(images)))
         return np.asarray(probs.numpy())[:, self._columns]
 
     def predict(self, images: Any, *, reject: float | None = None) -> NDArray[Any]:
-        """The label of every image.
+        """Return the predicted label of every image.
 
-        With `reject`, the share of known images that may be lost, the labels are of type object, and None for images
-        that look unknown.
+        `reject` is the fraction of known images that may be rejected. With it, labels have dtype object, and are None
+        for rejected images.
         """
         model = self._fitted()
-        with words_of_python():
+        with use_parameter_names():
             threshold = model.require_rejection().threshold(reject) if reject is not None else None
-            logits = logits_of(model, read_plain(images))
+            logits = predict_logits(model, read_inputs(images))
         labels: NDArray[Any] = self.classes_[mean_probs(logits)[:, self._columns].argmax(1).numpy()]
         if threshold is None:
             return labels
@@ -178,63 +178,63 @@ class SSDG:
         return labels
 
     def score(self, labeled: Any, y: Any = None) -> float:
-        """The share of images classified right: of (images, labels), a dataset, or a folder of class folders."""
+        """Return the accuracy in [0, 1] on (images, labels), a dataset, or a folder of class folders."""
         model = self._fitted()
-        with words_of_python():
-            images, truth = read_scored(labeled if y is None else (labeled, y), self._names)
-            found = mean_probs(logits_of(model, images))[:, self._columns].argmax(1).numpy()
-        return float((found == truth).mean())
+        with use_parameter_names():
+            images, truth = read_labeled_inputs(labeled if y is None else (labeled, y), self._names)
+            predicted = mean_probs(predict_logits(model, images))[:, self._columns].argmax(1).numpy()
+        return float((predicted == truth).mean())
 
     def save(self, folder: str | Path) -> None:
-        """Write the model into a folder; an older model there is replaced, anything else is not."""
+        """Save the model to a folder; replace an existing model, but nothing else."""
         self._fitted()
-        with words_of_python():
+        with use_parameter_names():
             copy_model(model_of(self.run_), Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto", plugin: str | Path | None = None) -> Self:
-        """A trained estimator from `save`, or from the folder of a run; nothing in the files is executed.
+        """Load a trained estimator from `save`, or from the folder of a run, without executing anything in the files.
 
-        `plugin` is the Python file with the method, where it is one of your own.
+        `plugin` is the Python file of a custom method.
         """
-        with words_of_python():
+        with use_parameter_names():
             params = read_params(model_of(Path(folder)))
             known = {name: params[name] for name in parameter_names(cls) if name in params}
             estimator = cls(**{**known, "device": device})
-            estimator._adopt(Path(folder), Path(plugin) if plugin else None)
+            estimator._load_run(Path(folder), Path(plugin) if plugin else None)
         return estimator
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters, and of a trained estimator the files of its model."""
+        """Return the parameters and, if fitted, the model files."""
         state: dict[str, Any] = {"params": self.get_params()}
         return state | {"files": read_files(model_of(self.run_))} if hasattr(self, "model_") else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         type(self).__init__(self, **state["params"])
         if "files" in state:
-            folder = Path(self._own_folder()) / "copied"
+            folder = Path(self._temporary_folder()) / "copied"
             write_files(folder, state["files"])
-            self._adopt(folder)
+            self._load_run(folder)
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):
-            raise not_fitted(self)
+            raise not_fitted_error(self)
         return self.model_
 
-    def _own_folder(self) -> str:
-        """A temporary folder that vanishes with this object."""
+    def _temporary_folder(self) -> str:
+        """Return a temporary folder that is deleted with this object."""
         if not hasattr(self, "_temporary"):
             self._temporary = tempfile.mkdtemp(prefix="ssdg-")
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
         return self._temporary
 
-    def _adopt(self, folder: Path, plugin: Path | None = None) -> None:
-        """Take the trained networks of a folder."""
+    def _load_run(self, folder: Path, plugin: Path | None = None) -> None:
+        """Load the trained networks of a folder."""
         model = load_model(folder, self.device, plugin)
         card = read_card(model_of(folder), model.classes)
         self.model_, self.run_ = model, folder.absolute()
         self.classes_ = np.array(card.labels)
         self._names = list(card.classes)
         self._columns = [model.classes.index(name) for name in card.classes]
-        if (result := finished(folder)) is not None:
+        if (result := read_finished(folder)) is not None:
             self.result_ = result

@@ -1,4 +1,4 @@
-"""What `SSDG.fit` and `SSDG.predict` do: inputs become folders and settings, then a run like any other."""
+"""Implementation of `SSDG.fit` and `SSDG.predict`: inputs become folders and settings of a normal run."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ..engine.run import run
 from ..engine.setup import default_cache, open_run, with_full_paths
 from ..errors import Stopped, UserError
 from ..machine import Machine, check_device, start_machine
-from .input_folders import Parts, Writer, checked_labels, class_folder, place_parts
-from .inputs import Images, Row, is_path, pixels_at, read_images, read_unlabeled_place
+from .input_folders import InputWriter, RunInputs, check_labels, class_folder, prepare_inputs
+from .inputs import Images, Row, is_path, read_folder, read_images, read_pixels
 from .save_load import write_card
 
-NAMED = (
+RUN_PARAMS = (
     "method",
     "backbone",
     "preset",
@@ -41,14 +41,21 @@ NAMED = (
     "size",
     "seed",
     "discover_domains",
-)  # parameters that are settings of a run
-PARTS = ("data", "labeled", "unlabeled", "target", "web", "web_label")  # settings that are arguments of `fit`
+)  # parameters that are run settings
+FIT_PARAMS = (
+    "data",
+    "labeled",
+    "unlabeled",
+    "target",
+    "web",
+    "web_label",
+)  # run settings that are arguments of `fit`
 INPUTS = "inputs"
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """The arguments of `fit` that name images."""
+class FitInputs:
+    """Arguments of `fit` that name images."""
 
     labeled: Any
     unlabeled: Any = None
@@ -57,75 +64,75 @@ class Given:
     web_label: str = "ignored"
 
 
-def fit_in(
-    root: Path, params: Mapping[str, Any], given: Given, callbacks: Sequence[Listener], *, is_temporary: bool
+def fit_run(
+    root: Path, params: Mapping[str, Any], inputs: FitInputs, callbacks: Sequence[Listener], *, is_temporary: bool
 ) -> Path:
-    """Train, or go on training; returns the run's folder: `root` itself, or of a temporary root one for each run."""
-    settings = settings_of(params)
+    """Train or resume; return the run's folder: `root`, or a sub-folder per run if `root` is temporary."""
+    settings = run_settings(params)
     check_options(params, callbacks)
-    writer = Writer(root / INPUTS, may_replace=is_temporary or not (root / "run.json").exists())
-    parts = place_parts(writer, given.labeled, given.unlabeled, given.target, given.web)
-    settings |= {"web_label": given.web_label, **parts.given}
+    writer = InputWriter(root / INPUTS, may_replace=is_temporary or not (root / "run.json").exists())
+    prepared = prepare_inputs(writer, inputs.labeled, inputs.unlabeled, inputs.target, inputs.web)
+    settings |= {"web_label": inputs.web_label, **prepared.settings}
     cache = Path(params["cache"]) if params["cache"] else default_cache()
-    with threads_of(params["threads"]):
+    with use_threads(params["threads"]):
         config, problem = open_run(with_full_paths(settings), cache, device=params["device"])
         folder = root / f"{config.hash}-{problem.fingerprint}" if is_temporary else root
         machine = start_machine(params["device"], config.precision)
         if is_temporary and machine.world > 1:
-            raise UserError("several processes train in one folder and none was given; give SSDG(out=...)")
+            raise UserError("several processes need a common folder to train in, but out is None; set SSDG(out=...)")
         train(config, problem, folder, machine, {**params, "cache": cache}, callbacks)
-    keep_labels(folder / "model", parts, problem, params)
+    write_labels(folder / "model", prepared, problem, params)
     if is_temporary:
         remove_all_but(root, INPUTS, folder.name)
     return folder
 
 
 def remove_all_but(root: Path, *names: str) -> None:
-    """Runs of earlier fits take space and are not needed any more."""
+    """Delete the runs of earlier fits, which are no longer needed."""
     for other in root.iterdir():
         if other.name not in names:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def settings_of(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run, as a YAML file would hold them."""
-    more = params["settings"]
-    if more is not None and not isinstance(more, Mapping):
-        raise UserError(f"settings={more!r} is no dict; give for example settings={{'epochs': 5}}")
-    more = dict(more or {})
-    for name in more:
-        if name in NAMED:
-            raise UserError(f"'{name}' stands in settings and is a parameter; give SSDG({name}=...)")
-        if name in PARTS:
-            raise UserError(f"'{name}' stands in settings; what is trained on is given to fit")
-    named = {name: params[name] for name in NAMED if params[name] is not None}
+def run_settings(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run, as in a YAML file."""
+    extra = params["settings"]
+    if extra is not None and not isinstance(extra, Mapping):
+        raise UserError(f"settings={extra!r} is not a dict; pass for example settings={{'epochs': 5}}")
+    extra = dict(extra or {})
+    for name in extra:
+        if name in RUN_PARAMS:
+            raise UserError(f"'{name}' is a parameter and not allowed in settings; pass SSDG({name}=...)")
+        if name in FIT_PARAMS:
+            raise UserError(f"'{name}' is not allowed in settings; pass training data to fit")
+    named = {name: params[name] for name in RUN_PARAMS if params[name] is not None}
     if isinstance(named.get("seed"), np.integer):
         named["seed"] = int(named["seed"])
-    return {name: str(value) if isinstance(value, Path) else value for name, value in (more | named).items()}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in (extra | named).items()}
 
 
 def check_options(params: Mapping[str, Any], callbacks: Sequence[Listener]) -> None:
-    """Refuse before any image is read."""
+    """Reject invalid options before any image is read."""
     check_device(params["device"])
     threads = params["threads"]
     if threads is not None and (
         not isinstance(threads, int | np.integer) or isinstance(threads, bool) or threads < 1
     ):
-        raise UserError(f"threads={threads!r} is no number of threads; give a whole number from 1 on, or None")
+        raise UserError(f"threads={threads!r} is not a number of threads; pass an integer of at least 1, or None")
     if callable(callbacks) or not all(map(callable, callbacks)):
-        raise UserError("callbacks is no list of functions; give for example callbacks=[print]")
+        raise UserError("callbacks is not a list of functions; pass for example callbacks=[print]")
 
 
 @contextmanager
-def threads_of(count: int | None) -> Iterator[None]:
-    """This number of CPU threads, for a while."""
-    before = torch.get_num_threads()
+def use_threads(count: int | None) -> Iterator[None]:
+    """Use this number of CPU threads inside the block; None changes nothing."""
+    previous = torch.get_num_threads()
     if count is not None:
         torch.set_num_threads(operator.index(count))
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)
 
 
 def train(
@@ -136,61 +143,63 @@ def train(
     params: Mapping[str, Any],
     callbacks: Sequence[Listener],
 ) -> None:
-    """A run, shown where somebody watches; one that was asked to stop ends in a `KeyboardInterrupt`."""
+    """Run training, with a display on a terminal; raise `KeyboardInterrupt` if the user stops it."""
     options = {**{name: params[name] for name in ("device", "threads")}, "cache": str(params["cache"].absolute())}
     try:
         with Display(folder, quiet=not (machine.is_main and is_watched())) as display:
             display.announce(config, problem)
-            about = {"command": "SSDG.fit", "options": options}  # `ssdg resume` can go on, too
-            result = run(config, problem, folder, machine, listeners=(display.hear, *callbacks), about=about)
+            origin = {"command": "SSDG.fit", "options": options}  # so that `ssdg resume` works, too
+            result = run(config, problem, folder, machine, listeners=(display.hear, *callbacks), provenance=origin)
             display.conclude(result)
     except Stopped:
-        raise KeyboardInterrupt("stopped after a checkpoint; call fit again in the same way to go on") from None
+        raise KeyboardInterrupt(
+            "stopped after a checkpoint; call fit again with the same arguments to resume"
+        ) from None
 
 
-def keep_labels(model: Path, parts: Parts, problem: Problem, params: Mapping[str, Any]) -> None:
-    """Leave the user's own labels beside the networks, in the order of `classes_`."""
-    if parts.labels is None:
+def write_labels(model: Path, inputs: RunInputs, problem: Problem, params: Mapping[str, Any]) -> None:
+    """Write the user's labels next to the networks, in the order of `classes_`."""
+    if inputs.labels is None:
         labels = np.unique(problem.task.classes)
         write_card(model, labels, labels.tolist(), params)
     else:
-        labels = np.unique(parts.labels)
+        labels = np.unique(inputs.labels)
         write_card(model, labels, [class_folder(label) for label in labels.tolist()], params)
 
 
-def read_plain(given: Any) -> Images:
-    """Images to be predicted."""
-    return read_unlabeled_place(given, "images") if is_path(given) else read_images(given, "images", "dropped")
+def read_inputs(inputs: Any) -> Images:
+    """Read the images to predict."""
+    return read_folder(inputs, "images") if is_path(inputs) else read_images(inputs, "images", "ignored")
 
 
-def read_scored(given: Any, names: Sequence[str]) -> tuple[Images, NDArray[np.int64]]:
-    """Images to be scored, and the place of each one's class among `names`."""
+def read_labeled_inputs(inputs: Any, names: Sequence[str]) -> tuple[Images, NDArray[np.int64]]:
+    """Read the images to score, and the index of each image's class in `names`."""
     labels: Sequence[Any]
-    if is_path(given):
-        domain = read_class_folder(Path(given), "labeled")
+    if is_path(inputs):
+        domain = read_class_folder(Path(inputs), "labeled")
         images = Images("labeled", len(domain.items), lambda n: (domain.items[n], domain.labels[n]))
         labels = domain.labels
     else:
-        images = read_images(given, "labeled", "needed")
+        images = read_images(inputs, "labeled", "required")
         labels = [label for _, label in images]
-        checked_labels(list(labels), "labeled", "needed")
+        check_labels(list(labels), "labeled", "required")
     if not images.count:
-        raise UserError(f"'{given}' holds no image; give a folder whose sub-folders are among {', '.join(names)}")
-    place = {name: number for number, name in enumerate(names)}
-    found = [place.get(str(label), place.get(class_folder(label), -1)) for label in labels]
-    if -1 in found:
-        odd = labels[found.index(-1)]
-        raise UserError(f"{odd!r} is no class of this model; give labels among {', '.join(names)}")
-    return images, np.array(found, np.int64)
+        raise UserError(f"'{inputs}' contains no images; pass a folder with sub-folders among {', '.join(names)}")
+    index = {name: row for row, name in enumerate(names)}
+    y = [index.get(str(label), index.get(class_folder(label), -1)) for label in labels]
+    if -1 in y:
+        label = labels[y.index(-1)]
+        raise UserError(f"{label!r} is not a class of this model; pass labels among {', '.join(names)}")
+    return images, np.array(y, np.int64)
 
 
-def logits_of(model: Model, images: Images) -> Tensor:
-    """(networks, n, K), batch by batch: no more than a batch of images is in memory."""
+def predict_logits(model: Model, images: Images) -> Tensor:
+    """Return logits (networks, n, K); hold only one batch of images in memory."""
     parts, rows = [], enumerate(images)
     with Reader() as reader, ThreadPoolExecutor(num_cores()) as pool:
 
         def decode(row: tuple[int, Row]) -> NDArray[np.uint8]:
-            return pixels_at(row[1][0], model.size, reader, f"image {row[0]} of {images.role}")
+            return read_pixels(row[1][0], model.size, reader, f"image {row[0]} of {images.role}")
 
         while batch := list(islice(rows, BATCH)):
             parts.append(model.logits(np.stack(list(pool.map(decode, batch)))))

@@ -1,7 +1,7 @@
-"""Turn the inputs of `SSDG.fit` into the folders of a run: folders as they are, images in memory as files.
+"""Convert the inputs of `SSDG.fit` to the folders of a run: use folders as they are, write images in memory to files.
 
-Files are written once and found again by their content. From there on they are like any folder: the same
-fingerprint, cache, resume and hidden-label rules.
+Files are written once and identified by their content. Then they are treated like any folder: the same fingerprint,
+cache, resume and hidden-label rules apply.
 """
 
 from __future__ import annotations
@@ -23,26 +23,36 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..data.cache import digest_content
-from ..data.parallel import shown
+from ..data.parallel import show_progress
 from ..data.sources.benchmark import is_ood
 from ..data.sources.tree import IMAGE_SUFFIXES, Item, Reader, is_junk
 from ..errors import UserError
 from ..files import locked
-from .inputs import Content, Images, Labels, is_path, is_place, label_array, raw, read_images, read_unlabeled_place
+from .inputs import (
+    Content,
+    Images,
+    LabelMode,
+    is_path,
+    is_source,
+    label_array,
+    read_content,
+    read_folder,
+    read_images,
+)
 
-DIGEST = ".digest"  # a hidden file of a domain's folder: no part of its images
-MAX_NAME = 150  # characters; a file system takes 255 bytes
+DIGEST = ".digest"  # a hidden file in the folder of a domain
+MAX_NAME = 150  # bytes; file systems allow 255
 SUFFIXES = {"JPEG": ".jpg", "GIF": ".gif", "BMP": ".bmp", "WEBP": ".webp", "TIFF": ".tif", "PPM": ".ppm"}
 
 
 def class_folder(label: object) -> str:
-    """`str(label)` where it can be a folder's name; other signs as %XX, so that no two labels share a folder.
+    """Return `str(label)` as a folder name; escape invalid characters as %XX, so that no two labels share a folder.
 
     >>> [class_folder(label) for label in (7, "blue tit", "a/b", ".hidden", "100 %", "ood")]
     ['7', 'blue tit', 'a%2Fb', '%2Ehidden', '100 %25', '%6Fod']
     """
     text = str(label)
-    name = quote(text, safe=" !#$&'()+,;=@[]^{}~", errors="surrogatepass") if _has_strange(text) else text
+    name = quote(text, safe=" !#$&'()+,;=@[]^{}~", errors="surrogatepass") if _needs_escape(text) else text
     if not text:
         return "%"
     if is_junk(name) or is_ood(name) or name != name.strip():
@@ -52,69 +62,69 @@ def class_folder(label: object) -> str:
     return name
 
 
-def _has_strange(text: str) -> bool:
-    """A sign that a path, a terminal or another system would not take as it is, or the escape sign itself."""
-    return not text.isprintable() or any(sign in text for sign in '%/\\:*?"<>|')
+def _needs_escape(text: str) -> bool:
+    """Return whether the text has a character that is unsafe in paths or terminals, or the escape character."""
+    return not text.isprintable() or any(character in text for character in '%/\\:*?"<>|')
 
 
-def write_once(images: Images, folder: Path, labels: Labels, *, may_replace: bool) -> NDArray[Any] | None:
-    """Make `folder` hold these images, if it does not yet; returns their labels, None where they have none."""
-    digest, found = survey(images)
-    y = checked_labels(found, images.role, labels)
+def write_once(images: Images, folder: Path, mode: LabelMode, *, may_replace: bool) -> NDArray[Any] | None:
+    """Write the images to `folder` unless it already has them; return their labels, or None without labels."""
+    digest, labels = digest_images(images)
+    y = check_labels(labels, images.role, mode)
     with locked(folder.parent / f".{folder.name}.lock"):
-        is_ours = (folder / DIGEST).is_file()
-        if is_ours and (folder / DIGEST).read_text(encoding="utf-8") == digest:
+        has_digest = (folder / DIGEST).is_file()
+        if has_digest and (folder / DIGEST).read_text(encoding="utf-8") == digest:
             return y
-        if folder.exists() and not (is_ours and may_replace):
-            raise UserError(f"'{folder}' holds other images than those of {images.role}; give another --out")
+        if folder.exists() and not (has_digest and may_replace):
+            raise UserError(f"'{folder}' contains other images than {images.role}; choose another --out")
         for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
         _write(images, folder)
     return y
 
 
-def survey(images: Images) -> tuple[str, list[Any]]:
-    """A digest of all contents and labels, and the labels."""
+def digest_images(images: Images) -> tuple[str, list[Any]]:
+    """Return a digest of all contents and labels, and the labels."""
     sha, labels = hashlib.sha256(), []
     with Reader() as reader:
-        for number, (content, label) in enumerate(images):
-            sha.update(_line(content, label, reader, f"image {number} of {images.role}"))
+        for index, (content, label) in enumerate(images):
+            sha.update(_digest_line(content, label, reader, f"image {index} of {images.role}"))
             labels.append(label)
     return sha.hexdigest(), labels
 
 
-def _line(content: Content, label: object, reader: Reader, where: str) -> bytes:
-    place = "" if label is None else class_folder(label)
-    return digest_content(raw(content, reader, where)) + place.encode() + b"\n"
+def _digest_line(content: Content, label: object, reader: Reader, where: str) -> bytes:
+    folder = "" if label is None else class_folder(label)
+    return digest_content(read_content(content, reader, where)) + folder.encode() + b"\n"
 
 
-def checked_labels(labels: list[Any], role: str, wanted: Labels) -> NDArray[Any] | None:
-    """The labels, where all images have one; refused where they are needed and one is missing."""
-    if None in labels or wanted == "dropped":
-        if wanted == "needed":
-            raise UserError(f"image {labels.index(None)} of {role} has no label; give a label for every image")
+def check_labels(labels: list[Any], role: str, mode: LabelMode) -> NDArray[Any] | None:
+    """Return the labels if all images have one, else None; raise an error if a required label is missing."""
+    if None in labels or mode == "ignored":
+        if mode == "required":
+            raise UserError(f"image {labels.index(None)} of {role} has no label; pass a label for every image")
         return None
     return label_array(labels, role)
 
 
 def _write(images: Images, folder: Path) -> None:
-    """All files into a hidden folder beside, which gets its name when they are whole."""
+    """Write all files to a hidden temporary folder, and rename it when they are complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     sha = hashlib.sha256()
     try:
-        with Reader() as reader, shown(f"{images.role}: writing", None) as progress:
-            for number, (content, label) in enumerate(images):
-                where = f"image {number} of {images.role}"
-                # Taken anew: a dataset that draws at random may give another image than before.
-                sha.update(_line(content, label, reader, where))
-                place = temporary if label is None else temporary / class_folder(label)
-                place.mkdir(exist_ok=True)
-                _write_image(content, reader, place / f"{number + 1:06}", where)
-                progress(number + 1, images.count)
+        with Reader() as reader, show_progress(f"{images.role}: writing", None) as progress:
+            for index, (content, label) in enumerate(images):
+                where = f"image {index} of {images.role}"
+                # Recomputed: a dataset with random transforms may return another image than before.
+                sha.update(_digest_line(content, label, reader, where))
+                out_dir = temporary if label is None else temporary / class_folder(label)
+                out_dir.mkdir(exist_ok=True)
+                _write_image(content, reader, out_dir / f"{index + 1:06}", where)
+                progress(index + 1, images.count)
         (temporary / DIGEST).write_text(sha.hexdigest(), encoding="utf-8")
         temporary.chmod(0o755)
-        os.sync()  # the files are on disk before the folder has its name
+        os.sync()  # the files are on disk before the folder is renamed
         if folder.exists():
             shutil.rmtree(folder)
         temporary.replace(folder)
@@ -123,109 +133,109 @@ def _write(images: Images, folder: Path) -> None:
 
 
 def _write_image(content: Content, reader: Reader, stem: Path, where: str) -> None:
-    """Pixels as a lossless file, files as they are."""
+    """Write pixels to a lossless file; link or copy files unchanged."""
     if isinstance(content, np.ndarray):
         Image.fromarray(content).save(f"{stem}.png", compress_level=1)
         return
-    if isinstance(content, Item) and not content.entry and _is_known(content.file):
+    if isinstance(content, Item) and not content.entry and _has_image_suffix(content.file):
         _link(Path(content.file).resolve(), Path(f"{stem}{Path(content.file).suffix.lower()}"))
         return
-    data = raw(content, reader, where)
-    assert isinstance(data, bytes)  # rows of .npz files are no single files
+    data = read_content(content, reader, where)
+    assert isinstance(data, bytes)  # rows of .npz files are not inputs here
     Path(f"{stem}{_suffix(data)}").write_bytes(data)
 
 
-def _is_known(file: str) -> bool:
+def _has_image_suffix(file: str) -> bool:
     return Path(file).suffix.lower() in IMAGE_SUFFIXES
 
 
-def _link(source: Path, place: Path) -> None:
+def _link(source: Path, path: Path) -> None:
     try:
-        os.link(source, place)
+        os.link(source, path)
     except OSError:  # another disk, or a file system without links
-        shutil.copyfile(source, place)
+        shutil.copyfile(source, path)
 
 
 def _suffix(data: bytes) -> str:
-    """By what the file says it is; what cannot be read is listed as unreadable under any name."""
+    """Return the suffix by the file's format; an unreadable file is reported later under any suffix."""
     try:
         with Image.open(BytesIO(data)) as image:
             return SUFFIXES.get(image.format or "", ".png")
-    except Exception:  # Pillow's plugins raise nearly anything
+    except Exception:  # Pillow's plugins raise almost any exception
         return ".png"
 
 
-TAKEN = ("labeled", "target", "unlabeled")
-PLAIN_NAME = re.compile(r"[^\W_][\w .+-]*")
+RESERVED = ("labeled", "target", "unlabeled")
+DOMAIN_NAME = re.compile(r"[^\W_][\w .+-]*")
 
 
 @dataclass(frozen=True)
-class Writer:
-    """Writes domains into one folder; `may_replace` says that no run depends on what is there."""
+class InputWriter:
+    """Writer of domains below one folder; `may_replace` means that no run depends on existing ones."""
 
     folder: Path
     may_replace: bool
 
-    def place(self, given: Any, name: str, labels: Labels) -> tuple[str, NDArray[Any] | None]:
-        """The folder of a domain, and its labels where it was written here."""
-        if is_path(given):
-            return str(Path(given)), None
-        images = read_images(given, name, labels)
-        y = write_once(images, self.folder / name, labels, may_replace=self.may_replace)
+    def write(self, inputs: Any, name: str, mode: LabelMode) -> tuple[str, NDArray[Any] | None]:
+        """Return the folder of a domain, and its labels if it had to be written."""
+        if is_path(inputs):
+            return str(Path(inputs)), None
+        images = read_images(inputs, name, mode)
+        y = write_once(images, self.folder / name, mode, may_replace=self.may_replace)
         return str(self.folder / name), y
 
-    def named(self, given: Any, name: str, labels: Labels) -> str:
-        """The folder of a domain that has a name of its own; a place is then written anew, under that name."""
-        if labels == "needed" or not is_place(given):
-            return self.place(given, name, labels)[0]
-        write_once(read_unlabeled_place(given, name), self.folder / name, labels, may_replace=self.may_replace)
+    def write_named(self, inputs: Any, name: str, mode: LabelMode) -> str:
+        """Return the folder of a domain with a custom name; copy existing folders and archives under that name."""
+        if mode == "required" or not is_source(inputs):
+            return self.write(inputs, name, mode)[0]
+        write_once(read_folder(inputs, name), self.folder / name, mode, may_replace=self.may_replace)
         return str(self.folder / name)
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The folders of a run, as its settings hold them, and the labels of the labeled part where it was no folder."""
+class RunInputs:
+    """Folders of a run as settings, and the labels of the labeled domain unless it was a folder."""
 
-    given: dict[str, Any]
+    settings: dict[str, Any]
     labels: NDArray[Any] | None
 
 
-def place_parts(writer: Writer, labeled: Any, unlabeled: Any, target: Any, web: Any) -> Parts:
-    """A folder for every part."""
+def prepare_inputs(writer: InputWriter, labeled: Any, unlabeled: Any, target: Any, web: Any) -> RunInputs:
+    """Prepare a folder for every input."""
     if isinstance(unlabeled, Mapping) and (
-        twice := set(unlabeled) & set(web if isinstance(web, Mapping) else ["web"])
+        duplicates := set(unlabeled) & set(web if isinstance(web, Mapping) else ["web"])
     ):
-        raise UserError(f"'{twice.pop()}' names a domain of unlabeled and one of web; give each a name of its own")
-    place, y = writer.place(labeled, "labeled", "needed")
+        raise UserError(f"'{duplicates.pop()}' names a domain of both unlabeled and web; use unique names")
+    folder, y = writer.write(labeled, "labeled", "required")
     if y is not None and len(np.unique(y)) < 2:
-        raise UserError(f"labeled has the single class '{y[0]}'; at least two are needed")
-    given: dict[str, Any] = {"labeled": place}
+        raise UserError(f"labeled has the single class '{y[0]}'; at least two are required")
+    settings: dict[str, Any] = {"labeled": folder}
     if unlabeled is not None:
-        given["unlabeled"] = _places(writer, unlabeled, "unlabeled", "dropped")
+        settings["unlabeled"] = _write_domains(writer, unlabeled, "unlabeled", "ignored")
     if web is not None:
-        given["web"] = _places(writer, web, "web", "needed")
+        settings["web"] = _write_domains(writer, web, "web", "required")
     if target is not None:
-        given["target"] = writer.place(target, "target", "allowed")[0]
-    return Parts(given, y)
+        settings["target"] = writer.write(target, "target", "optional")[0]
+    return RunInputs(settings, y)
 
 
-def _places(writer: Writer, given: Any, name: str, labels: Labels) -> list[str]:
-    """One folder or more: of a single domain, of a list of folders, or of domains by their names."""
-    if isinstance(given, Mapping):
-        if not given:
-            raise UserError(f"{name} is a dict without any domain; give one or more, or leave {name} out")
-        return [writer.named(images, _checked_name(key, name), labels) for key, images in given.items()]
-    if isinstance(given, list | tuple) and any(map(is_place, given)):
-        if not all(map(is_path, given)):
-            raise UserError(f"{name} has folders and images in one list; give {{name: images}} for several domains")
-        return [str(Path(path)) for path in given]
-    return [writer.place(given, name, labels)[0]]
+def _write_domains(writer: InputWriter, inputs: Any, name: str, mode: LabelMode) -> list[str]:
+    """Return one or more folders: of a single domain, of a list of folders, or of domains by name."""
+    if isinstance(inputs, Mapping):
+        if not inputs:
+            raise UserError(f"{name} is an empty dict; pass one or more domains, or omit {name}")
+        return [writer.write_named(images, _check_name(key, name), mode) for key, images in inputs.items()]
+    if isinstance(inputs, list | tuple) and any(map(is_source, inputs)):
+        if not all(map(is_path, inputs)):
+            raise UserError(f"{name} has folders and images in one list; pass {{name: images}} for several domains")
+        return [str(Path(path)) for path in inputs]
+    return [writer.write(inputs, name, mode)[0]]
 
 
-def _checked_name(name: Any, role: str) -> str:
-    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name) or len(name) > 100 or name in TAKEN:
+def _check_name(name: Any, role: str) -> str:
+    if not isinstance(name, str) or not DOMAIN_NAME.fullmatch(name) or len(name) > 100 or name in RESERVED:
         raise UserError(
-            f"{name!r} cannot name a domain of {role}; give letters, digits, spaces and .+-_, and none of the names "
-            f"{', '.join(TAKEN)}"
+            f"{name!r} cannot name a domain of {role}; use letters, digits, spaces and .+-_, but none of the names "
+            f"{', '.join(RESERVED)}"
         )
     return name

@@ -1,4 +1,4 @@
-"""scikit-learn's habits for a class that does not need scikit-learn: parameters, tags, the error before a fit."""
+"""scikit-learn conventions without a dependency on it: parameters, tags, the error before `fit`."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ _OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
 class NotFittedError(ValueError, AttributeError):
-    """An estimator was used before `fit`; where scikit-learn is installed, its error of this name is raised."""
+    """Use of an estimator before `fit`; scikit-learn's error of this name takes precedence if it is installed."""
 
 
 def parameter_names(kind: type) -> list[str]:
-    """The parameters of a class, in order."""
+    """Return the parameter names of a class, in order."""
     return [name for name in inspect.signature(kind).parameters if name != "self"]
 
 
-def change_parameters(estimator: object, given: Mapping[str, Any]) -> None:
-    """Set parameters by name, as they are; they are checked by `fit`."""
+def set_parameters(estimator: object, params: Mapping[str, Any]) -> None:
+    """Set parameters by name without validation, which `fit` does."""
     names = parameter_names(type(estimator))
-    for name in given:
+    for name in params:
         if name not in names:
             raise unknown(f"parameter of {type(estimator).__name__}", name, names)
-    for name, value in given.items():
+    for name, value in params.items():
         setattr(estimator, name, value)
 
 
-def describe(estimator: object) -> str:
-    """The call that makes such an estimator, without what is as usual."""
+def format_estimator(estimator: object) -> str:
+    """Return the call that creates such an estimator, without default values."""
     parameters = inspect.signature(type(estimator)).parameters
     values = {name: getattr(estimator, name) for name in parameters}
-    told = [f"{name}={value!r}" for name, value in values.items() if not _same(value, parameters[name].default)]
-    return f"{type(estimator).__name__}({', '.join(told)})"
+    args = [f"{name}={value!r}" for name, value in values.items() if not _is_same(value, parameters[name].default)]
+    return f"{type(estimator).__name__}({', '.join(args)})"
 
 
-def _same(value: object, default: object) -> bool:
+def _is_same(value: object, default: object) -> bool:
     return value is default or (type(value) is type(default) and value == default)
 
 
-def not_fitted(estimator: object) -> Exception:
-    """The error for an estimator that was used before `fit`, of the class that scikit-learn's tools look for."""
+def not_fitted_error(estimator: object) -> Exception:
+    """Return the error for use before `fit`, of the class that scikit-learn's tools expect."""
     name = type(estimator).__name__
     text = f"this {name} is not fitted yet; call fit first, or {name}.load a trained one"
     if find_spec("sklearn") is not None:
-        from sklearn.exceptions import NotFittedError as Theirs
+        from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
-        error: Exception = Theirs(text)
+        error: Exception = SklearnNotFittedError(text)
         return error
     return NotFittedError(text)
 
 
 def image_classifier_tags() -> Any:
-    """What scikit-learn asks of an estimator: a classifier, of images and not of rows of numbers."""
+    """Return scikit-learn's tags: a classifier of images, not of feature vectors."""
     from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
     return Tags(
@@ -72,10 +72,10 @@ def image_classifier_tags() -> Any:
 
 
 @contextmanager
-def words_of_python() -> Iterator[None]:
-    """Mistakes are told with the names of parameters and not of options.
+def use_parameter_names() -> Iterator[None]:
+    """Replace names of command-line options in errors by names of parameters.
 
-    >>> with words_of_python():
+    >>> with use_parameter_names():
     ...     raise UserError("add --web-label ignored")
     Traceback (most recent call last):
     ssdg.errors.UserError: add web_label ignored
@@ -83,4 +83,4 @@ def words_of_python() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(_OPTION.sub(lambda found: found[1].replace("-", "_"), str(error))) from None
+        raise UserError(_OPTION.sub(lambda match: match[1].replace("-", "_"), str(error))) from None

@@ -1,4 +1,4 @@
-"""The model folder of an estimator: the user's own labels and the parameters beside the networks; copies of it."""
+"""Model folder of an estimator: the user's labels and the parameters next to the networks; copies of it."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
 from ..artifact.card import README
-from ..artifact.load import CARD, WEIGHTS, damaged, own_file, read_json
+from ..artifact.load import CARD, WEIGHTS, damaged, read_json, regular_file
 from ..errors import UserError
 from ..files import write_bytes, write_json
 
 NAME = "estimator.json"
-OF_MACHINE = ("out", "device", "threads", "cache")  # parameters that mean nothing elsewhere
+MACHINE_PARAMS = ("out", "device", "threads", "cache")  # meaningless on another machine
 FILES = frozenset({CARD, WEIGHTS, README, NAME})
 
 
 class EstimatorCard(BaseModel):
-    """`estimator.json`: labels in the order of `classes_`, of one kind, and the networks' name of each."""
+    """Content of `estimator.json`: labels of one type in the order of `classes_`, and their names in the model."""
 
     model_config = ConfigDict(extra="ignore")
 
     labels: list[StrictBool] | list[StrictInt] | list[StrictFloat] | list[StrictStr]
     classes: list[StrictStr]
-    params: dict[str, Any] = {}  # as far as JSON can hold them
+    params: dict[str, Any] = {}  # what JSON cannot represent is stored as a string
 
 
 def write_card(model: Path, labels: NDArray[Any], classes: Sequence[str], params: Mapping[str, Any]) -> None:
-    """Write `estimator.json` beside the networks."""
-    kept = {name: value for name, value in params.items() if name not in OF_MACHINE}
-    values = json.loads(json.dumps(kept, default=str))
+    """Write `estimator.json` next to the networks."""
+    portable = {name: value for name, value in params.items() if name not in MACHINE_PARAMS}
+    values = json.loads(json.dumps(portable, default=str))
     write_json(model / NAME, {"labels": labels.tolist(), "classes": list(classes), "params": values})
 
 
 def read_card(model: Path, classes: Sequence[str]) -> EstimatorCard:
-    """`estimator.json`, checked against the classes of the networks; a run by the command line has none."""
+    """Read `estimator.json` and check it against the classes of the networks; runs of the command line have none."""
     path = model / NAME
     if not path.exists():
         names = np.unique(classes).tolist()
@@ -52,66 +52,68 @@ def read_card(model: Path, classes: Sequence[str]) -> EstimatorCard:
         raise damaged(path, type(error).__name__) from None
     counts = {len(classes), len(card.labels), len({*card.labels})}
     if sorted(card.classes) != sorted(classes) or len(counts) > 1:
-        raise UserError(f"'{path}' tells of other classes than the model beside it; copy the model folder anew")
+        raise UserError(f"'{path}' has other classes than its model; copy the model folder again")
     return card
 
 
 def read_params(model: Path) -> dict[str, Any]:
-    """The parameters that make such an estimator again; of a run by the command line a few."""
+    """Read the parameters that recreate the estimator; runs of the command line have only a few."""
     try:
         params: dict[str, Any] = EstimatorCard.model_validate(read_json(model / NAME)).params
     except (FileNotFoundError, NotADirectoryError):
-        params = _few_params(model / CARD)
+        params = _read_card_params(model / CARD)
     except (OSError, ValidationError) as error:
         raise damaged(model / NAME, type(error).__name__) from None
-    return {name: value for name, value in params.items() if name not in OF_MACHINE}
+    return {name: value for name, value in params.items() if name not in MACHINE_PARAMS}
 
 
-def _few_params(path: Path) -> dict[str, Any]:
+def _read_card_params(path: Path) -> dict[str, Any]:
     try:
-        told = read_json(path)
-        return {name: told[name] for name in ("method", "backbone", "size")}
+        card = read_json(path)
+        return {name: card[name] for name in ("method", "backbone", "size")}
     except (OSError, ValueError, KeyError, TypeError):
-        return {}  # `load_model` tells what is wrong
+        return {}  # `load_model` reports the problem
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """The files of a model, and nothing else that may lie beside them."""
-    return {name: own_file(folder / name).read_bytes() for name in sorted(FILES) if (folder / name).exists()}
+    """Read the files of a model, ignoring any others in the folder."""
+    return {name: regular_file(folder / name).read_bytes() for name in sorted(FILES) if (folder / name).exists()}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Files of a model, as they were read."""
+    """Write the files of a model, as returned by `read_files`."""
     for name, content in files.items():
         write_bytes(folder / name, content)
 
 
 def copy_model(source: Path, folder: Path) -> None:
-    """A whole copy or none; only a model may be replaced."""
+    """Copy a model completely or not at all; replace only another model."""
     if not source.is_dir():
         raise UserError(
-            f"'{source}', where this model was trained or loaded from, is no longer there; load or fit anew"
+            f"'{source}', where this model was trained or loaded from, no longer exists; load or fit it again"
         )
     check_replaceable(folder)
     files = read_files(source)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+    staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     try:
-        write_files(aside / "new", files)
+        write_files(staging / "new", files)
         if folder.exists():
-            folder.replace(aside / "old")
-        (aside / "new").replace(folder)
+            folder.replace(staging / "old")
+        (staging / "new").replace(folder)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse a file, and a folder that has anything but a model."""
+    """Reject a file, and a folder that contains anything but a model."""
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise UserError(f"'{folder}' is a file; give a folder for the model")
+        raise UserError(f"'{folder}' is a file; pass a folder for the model")
     names = {path.name for path in folder.iterdir()}
     if names and (CARD not in names or names - FILES):
         other = sorted(names - FILES) or sorted(names)
-        raise UserError(f"'{folder}' is no model folder (it has '{other[0]}') and is not overwritten; give another")
+        raise UserError(
+            f"'{folder}' is not a model folder (it contains '{other[0]}'), so it is not overwritten; choose another"
+        )

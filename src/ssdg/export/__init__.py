@@ -1,1 +1,1 @@
-"""A trained model as a file for other programs: ONNX or torch.export, checked against torch before it is written."""
+"""Export of trained models to ONNX or torch.export files, checked against torch before they are written."""

@@ -1,4 +1,4 @@
-"""A graph as the bytes of a file, and such bytes as a function of images."""
+"""Serialize a graph to the bytes of an ONNX or .pt2 file, and run such bytes on images."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from torch.export import ExportedProgram
 
 from ..errors import UserError
-from .graph import INPUT, PROBS, SCORE, Form, quietly
+from .graph import INPUT, PROBS, SCORE, GraphOptions, silenced
 
-KEY = "ssdg"  # of the JSON text in an ONNX file
-EXTRA = "ssdg.json"  # of the JSON text in a .pt2 file
-MOST_BYTES = 1_900_000_000  # of weights: protobuf ends at 2 GiB
+METADATA_KEY = "ssdg"  # of the JSON metadata in an ONNX file
+METADATA_FILE = "ssdg.json"  # of the JSON metadata in a .pt2 file
+MAX_BYTES = 1_900_000_000  # of weights: protobuf is limited to 2 GiB
 Outputs = dict[str, NDArray[np.float32]]
-Run = Callable[[NDArray[Any]], Outputs]
+Runner = Callable[[NDArray[Any]], Outputs]
 
 
 def require_onnx() -> None:
-    """Refuse where the extra is missing."""
+    """Raise `UserError` if the packages of the extra `export` are missing."""
     try:
         import onnx
         import onnxruntime
@@ -33,27 +33,27 @@ def require_onnx() -> None:
     assert onnxruntime
 
 
-def onnx_bytes(program: ExportedProgram, form: Form, about: str) -> bytes:
-    """An ONNX file with the JSON text `about` among its properties."""
+def onnx_bytes(program: ExportedProgram, options: GraphOptions, metadata: str) -> bytes:
+    """Return an ONNX file with the JSON metadata as a property."""
     size = sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict.values())
-    if size > MOST_BYTES:
-        raise UserError(f"the networks take {size:,} bytes, too many for one ONNX file; give --format torch-export")
-    with quietly():
-        made = torch.onnx.export(
+    if size > MAX_BYTES:
+        raise UserError(f"the networks take {size:,} bytes, too many for one ONNX file; use --format torch-export")
+    with silenced():
+        onnx_program = torch.onnx.export(
             program,
             dynamo=True,
             input_names=[INPUT],
-            output_names=list(form.outputs),
+            output_names=list(options.outputs),
             dynamic_shapes={INPUT: {0: "batch"}},
             verbose=False,
         )
-    if made is None:
-        raise UserError("torch.onnx made no graph of this model; give --format torch-export")
-    return with_about(made.model_proto, about)
+    if onnx_program is None:
+        raise UserError("torch.onnx returned no graph for this model; use --format torch-export")
+    return serialize_onnx(onnx_program.model_proto, metadata)
 
 
-def with_about(proto: Any, about: str) -> bytes:
-    """The bytes of an ONNX model with its JSON text, without names of this machine's files."""
+def serialize_onnx(proto: Any, metadata: str) -> bytes:
+    """Return the bytes of an ONNX model with its JSON metadata, without paths of this machine."""
     import onnx
 
     for node in [*proto.graph.node, *(node for function in proto.functions for node in function.node)]:
@@ -62,13 +62,13 @@ def with_about(proto: Any, about: str) -> bytes:
     for value in [*proto.graph.value_info, *proto.graph.input, *proto.graph.output, *proto.graph.initializer]:
         del value.metadata_props[:]
     del proto.graph.metadata_props[:]
-    onnx.helper.set_model_props(proto, {KEY: about})
+    onnx.helper.set_model_props(proto, {METADATA_KEY: metadata})
     onnx.checker.check_model(proto)
     return bytes(proto.SerializeToString())
 
 
 def onnx_session(content: bytes, threads: int) -> Any:
-    """onnxruntime on the CPU."""
+    """Return a session of onnxruntime on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -77,24 +77,24 @@ def onnx_session(content: bytes, threads: int) -> Any:
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def onnx_run(content: bytes, threads: int | None = None) -> Run:
-    """What onnxruntime makes of the file."""
+def onnx_runner(content: bytes, threads: int | None = None) -> Runner:
+    """Return a function that runs an ONNX file in onnxruntime."""
     session = onnx_session(content, threads or torch.get_num_threads())
     names = [output.name for output in session.get_outputs()]
     return lambda images: dict(zip(names, session.run(None, {INPUT: images}), strict=True))
 
 
-def torch_bytes(program: ExportedProgram, about: str) -> bytes:
-    """A .pt2 file with the JSON text `about` as an extra file."""
+def torch_bytes(program: ExportedProgram, metadata: str) -> bytes:
+    """Return a .pt2 file with the JSON metadata as an extra file."""
     out = BytesIO()
-    with quietly():
-        torch.export.save(program, out, extra_files={EXTRA: about})
+    with silenced():
+        torch.export.save(program, out, extra_files={METADATA_FILE: metadata})
     return out.getvalue()
 
 
-def torch_run(content: bytes) -> Run:
-    """What torch makes of the .pt2 file when it is read again."""
-    with quietly():
+def torch_runner(content: bytes) -> Runner:
+    """Return a function that runs a .pt2 file in torch."""
+    with silenced():
         module = torch.export.load(BytesIO(content)).module()
 
     def run(images: NDArray[Any]) -> Outputs:

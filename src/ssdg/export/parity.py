@@ -18,64 +18,68 @@ from ..artifact.load import Model, read_json
 from ..data.sources.decode import UnreadableError, decode, decode_whole, resize
 from ..data.sources.tree import Item, Reader, read_tree
 from ..errors import UserError
-from .graph import PROBS, SCORE, Form
-from .onnx_files import Outputs, Run
+from .graph import PROBS, SCORE, GraphOptions
+from .onnx_files import Outputs, Runner
 
-MOST = 512  # images that are looked at
-MOST_OF_DOMAIN = 100  # thumbnails
-NOISE = 64
+MAX_IMAGES = 512  # of the user
+MAX_THUMBNAILS = 100  # per domain
+NUM_NOISE = 64
+FIRST_BATCHES = (1, 7)  # sizes of the first batches: a single image, and an odd number
+BATCH = 32
+TIE_MARGIN = 2e-4  # two top classes no further apart are a tie, which rounding may swap
 Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
-    """Images as a model takes them, with their classes where folders tell them."""
+class CheckImages:
+    """Images at the model's size for the check, with their classes if folders name them."""
 
     pixels: Pixels  # (n, size, size, 3)
-    told: str  # what they are, in words
+    description: str
     truth: NDArray[np.int64] | None = None
     are_real: bool = True
 
 
-def pictures(run: Path, given: Sequence[Path], classes: Sequence[str], size: int) -> Pictures:
-    """Images of the user, else thumbnails of the run, else noise."""
-    if given:
-        return from_paths(given, classes, size)
-    return from_samples(run / "samples", size) or noise(size)
+def load_check_images(run: Path, paths: Sequence[Path], classes: Sequence[str], size: int) -> CheckImages:
+    """Load the images of the user, else thumbnails of the run, else noise."""
+    if paths:
+        return load_user_images(paths, classes, size)
+    return load_thumbnails(run / "samples", size) or make_noise(size)
 
 
-def from_paths(paths: Sequence[Path], classes: Sequence[str], size: int) -> Pictures:
-    """Images, folders and archives; a folder that is named like a class tells the class of what is in it."""
-    items = [item for path in paths for item in items_of(path)]
+def load_user_images(paths: Sequence[Path], classes: Sequence[str], size: int) -> CheckImages:
+    """Load images, folders and archives; a folder named like a class labels the images in it."""
+    items = [item for path in paths for item in list_items(path)]
     if not items:
-        raise UserError(f"'{paths[0]}' holds no image; give --images images, folders or .zip archives")
-    chosen = [items[row] for row in spread(len(items), MOST)]
+        raise UserError(f"'{paths[0]}' contains no image; give --images images, folders or .zip archives")
+    chosen = [items[row] for row in spread_evenly(len(items), MAX_IMAGES)]
     with Reader() as reader, ThreadPoolExecutor(os.cpu_count()) as pool:
-        read = list(pool.map(lambda item: pixels_of(reader, item, size), chosen))
-    good = [row for row, pixels in enumerate(read) if pixels is not None]
-    if not good:
+        decoded = list(pool.map(lambda item: read_pixels(reader, item, size), chosen))
+    pixels = {row: image for row, image in enumerate(decoded) if image is not None}
+    if not pixels:
         raise UserError(f"no image in '{paths[0]}' can be read; give other --images")
-    number = {name: k for k, name in enumerate(classes)}
-    labels = [next((number[p] for p in chosen[row].parts[-2::-1] if p in number), -1) for row in good]
-    told = f"{len(good):,} of {len(items):,} images of {', '.join(path.name for path in paths)}"
+    index = {name: k for k, name in enumerate(classes)}
+    labels = [next((index[part] for part in chosen[row].parts[-2::-1] if part in index), -1) for row in pixels]
+    description = f"{len(pixels):,} of {len(items):,} images of {', '.join(path.name for path in paths)}"
     truth = np.array(labels) if min(labels) >= 0 else None
-    return Pictures(np.stack([read[row] for row in good]), told, truth)  # type: ignore[misc]
+    return CheckImages(np.stack([*pixels.values()]), description, truth)
 
 
-def spread(count: int, most: int) -> list[int]:
-    """Up to `most` of the numbers below `count`, evenly."""
-    return [place * count // min(count, most) for place in range(min(count, most))]
+def spread_evenly(count: int, max_count: int) -> list[int]:
+    """Return up to `max_count` evenly spaced integers below `count`."""
+    num_chosen = min(count, max_count)
+    return [n * count // num_chosen for n in range(num_chosen)]
 
 
-def items_of(path: Path) -> Sequence[Item]:
-    """All images under a path."""
+def list_items(path: Path) -> Sequence[Item]:
+    """List all images under a path."""
     if path.is_file() and path.suffix.lower() != ".zip":
         return [Item(str(path), str(path))]
     return read_tree(path).images
 
 
-def pixels_of(reader: Reader, item: Item, size: int) -> Pixels | None:
-    """An image at the model's size; None if it cannot be read."""
+def read_pixels(reader: Reader, item: Item, size: int) -> Pixels | None:
+    """Read an image at the model's size; return None if it cannot be read."""
     try:
         content = reader.read(item)
         return decode(content, size) if isinstance(content, bytes) else resize(content, size)
@@ -83,121 +87,114 @@ def pixels_of(reader: Reader, item: Item, size: int) -> Pixels | None:
         return None
 
 
-def from_samples(folder: Path, size: int) -> Pictures | None:
-    """Thumbnails that a run kept, at the model's size; None where there are none."""
+def load_thumbnails(folder: Path, size: int) -> CheckImages | None:
+    """Load the thumbnails of a run at the model's size; return None if there are none."""
     try:
         index = read_json(folder / "index.json")
-        tiles = [tile for domain in index["domains"].values() for tile in tiles_of(folder, index, domain)]
+        tiles = [tile for domain in index["domains"].values() for tile in read_tiles(folder, index, domain)]
     except FileNotFoundError:
         return None
     except (UnreadableError, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise UserError(f"the thumbnails in '{folder}' are damaged ({type(error).__name__}); give --images") from None
     if not tiles:
         return None
-    return Pictures(
-        np.stack([resize(tile, size) for tile in tiles]), f"{len(tiles):,} thumbnails of the run's images"
-    )
+    pixels = np.stack([resize(tile, size) for tile in tiles])
+    return CheckImages(pixels, f"{len(tiles):,} thumbnails of the run's images")
 
 
-def tiles_of(folder: Path, index: dict[str, Any], domain: dict[str, Any]) -> list[Pixels]:
-    """Some thumbnails of a domain, spread over its sheet."""
+def read_tiles(folder: Path, index: dict[str, Any], domain: dict[str, Any]) -> list[Pixels]:
+    """Read some thumbnails of a domain, evenly spread over its sheet."""
     name, tile, columns = str(domain["sprite"]), int(index["tile"]), int(index["columns"])
     if Path(name).name != name or tile < 1 or columns < 1:
-        raise ValueError("a sheet outside of its folder, or of no size")
+        raise ValueError("the sheet is outside of its folder, or its tiles have no size")
     sheet = decode_whole((folder / name).read_bytes())
-    count = len(domain["rows"])
-    found = []
-    for place in spread(count, MOST_OF_DOMAIN):
-        line, column = divmod(place, columns)
-        part = sheet[line * tile : (line + 1) * tile, column * tile : (column + 1) * tile]
-        if part.shape != (tile, tile, 3):
-            raise ValueError("a sheet that is too small")
-        found.append(part)
-    return found
+    tiles = []
+    for index_in_sheet in spread_evenly(len(domain["rows"]), MAX_THUMBNAILS):
+        row, column = divmod(index_in_sheet, columns)
+        pixels = sheet[row * tile : (row + 1) * tile, column * tile : (column + 1) * tile]
+        if pixels.shape != (tile, tile, 3):
+            raise ValueError("the sheet is too small")
+        tiles.append(pixels)
+    return tiles
 
 
-def noise(size: int) -> Pictures:
-    """Colours at random, half of them in coarse blocks, which networks tell better apart than fine grain."""
+def make_noise(size: int) -> CheckImages:
+    """Return random colors, half of them in coarse blocks, which networks separate better than fine grain."""
     rng = np.random.default_rng(0)
-    fine = rng.integers(0, 256, (NOISE // 2, size, size, 3), np.uint8)
-    coarse = [resize(rng.integers(0, 256, (4, 4, 3), np.uint8), size) for _ in range(NOISE // 2)]
-    return Pictures(np.concatenate([fine, np.stack(coarse)]), f"{NOISE} pictures of noise", are_real=False)
-
-
-FIRST = (1, 7)  # images of the first batches: alone, and an odd number
-BATCH = 32
-CLOSE = 2e-4  # the two likeliest classes are no further apart: rounding may exchange them
-Values = NDArray[np.float64]
+    fine = rng.integers(0, 256, (NUM_NOISE // 2, size, size, 3), np.uint8)
+    coarse = [resize(rng.integers(0, 256, (4, 4, 3), np.uint8), size) for _ in range(NUM_NOISE // 2)]
+    return CheckImages(np.concatenate([fine, np.stack(coarse)]), f"{NUM_NOISE} images of noise", are_real=False)
 
 
 @dataclass(frozen=True)
 class Parity:
-    """The largest differences, and how many images get the same class."""
+    """The largest differences from torch, and the number of images with the same class."""
 
     images: int
     probs: float
-    score: float | None  # relative where the score is above 1
+    score: float | None  # relative for scores above 1
     same: int
-    exchanged: int  # images of another class that was no close call
+    exchanged: int  # images whose class changed without a tie
 
     @property
     def agreement(self) -> float:
-        """The share of images that get the same class."""
+        """Fraction of images with the same class."""
         return self.same / self.images
 
     @property
     def worst(self) -> float:
-        """The largest difference of all outputs; NaN and infinity count as such."""
+        """Largest difference of all outputs; infinite if a value is not finite."""
         return max(self.probs, self.score or 0.0)
 
 
-def as_taken(pixels: Pixels, form: Form) -> NDArray[Any]:
-    """The images as the graph takes them."""
-    if form.inside:
+def to_graph_input(pixels: Pixels, options: GraphOptions) -> NDArray[Any]:
+    """Convert images to the format of the graph's input."""
+    if options.has_preprocessing:
         return pixels
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32) / np.float32(255)
 
 
-def batches(pixels: Pixels) -> Iterator[Pixels]:
-    """All images, repeated where they are few: one alone, an odd number, then plain batches."""
-    whole = pixels[np.arange(max(len(pixels), sum(FIRST))) % len(pixels)]
-    ends = np.cumsum([*FIRST, *[BATCH] * (len(whole) // BATCH + 1)])
-    yield from (part for part in np.split(whole, ends[ends < len(whole)]) if len(part))
+def split_batches(pixels: Pixels) -> Iterator[Pixels]:
+    """Yield all images, repeated if they are few: a single one, an odd number, then full batches."""
+    repeated = pixels[np.arange(max(len(pixels), sum(FIRST_BATCHES))) % len(pixels)]
+    ends = np.cumsum([*FIRST_BATCHES, *[BATCH] * (len(repeated) // BATCH + 1)])
+    yield from (part for part in np.split(repeated, ends[ends < len(repeated)]) if len(part))
 
 
-def torch_outputs(model: Model, pixels: Pixels, form: Form) -> Outputs:
-    """What the model itself says, by its own code and in float64 after the networks."""
+def torch_outputs(model: Model, pixels: Pixels, options: GraphOptions) -> Outputs:
+    """Return the outputs of the model's own code, in float64 after the networks."""
     parts: list[Outputs] = []
-    for part in batches(pixels):
+    for part in split_batches(pixels):
         logits = model.logits(part)
-        logits = logits if form.row is None else logits[form.row : form.row + 1]
-        scores = {SCORE: torch.from_numpy(known_scores(logits)).numpy()} if form.reject else {}
+        if options.network_index is not None:
+            logits = logits[options.network_index : options.network_index + 1]
+        scores = {SCORE: torch.from_numpy(known_scores(logits)).numpy()} if options.has_score else {}
         parts.append({PROBS: model.probs(logits).numpy(), **scores})
-    return joined(parts)
+    return concat_outputs(parts)
 
 
-def outputs(run: Run, pixels: Pixels, form: Form) -> Outputs:
-    """What a file says."""
-    return joined([run(as_taken(part, form)) for part in batches(pixels)])
+def file_outputs(run: Runner, pixels: Pixels, options: GraphOptions) -> Outputs:
+    """Return the outputs of an exported file."""
+    return concat_outputs([run(to_graph_input(part, options)) for part in split_batches(pixels)])
 
 
-def joined(parts: list[Outputs]) -> Outputs:
-    """Batches one after the other."""
+def concat_outputs(parts: list[Outputs]) -> Outputs:
+    """Concatenate the outputs of several batches."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def compare(wanted: Outputs, found: Outputs) -> Parity:
-    """A file against what it should say."""
-    probs, others = wanted[PROBS], found[PROBS]
-    same = probs.argmax(1) == others.argmax(1)
-    best = np.sort(probs, 1)[:, -2:]
+def compare(expected: Outputs, actual: Outputs) -> Parity:
+    """Compare the outputs of a file with those of torch."""
+    probs, other_probs = expected[PROBS], actual[PROBS]
+    is_same = probs.argmax(1) == other_probs.argmax(1)
+    top_two = np.sort(probs, 1)[:, -2:]
     score = None
-    if SCORE in wanted:
-        score = largest((found[SCORE] - wanted[SCORE]) / np.maximum(1, np.abs(wanted[SCORE])))
-    exchanged = ~same & (best[:, 1] - best[:, 0] > CLOSE)
-    return Parity(len(probs), largest(others - probs), score, int(same.sum()), int(exchanged.sum()))
+    if SCORE in expected:
+        score = max_abs((actual[SCORE] - expected[SCORE]) / np.maximum(1, np.abs(expected[SCORE])))
+    is_exchanged = ~is_same & (top_two[:, 1] - top_two[:, 0] > TIE_MARGIN)
+    return Parity(len(probs), max_abs(other_probs - probs), score, int(is_same.sum()), int(is_exchanged.sum()))
 
 
-def largest(differences: NDArray[Any]) -> float:
-    """Of absolute values; infinite where one is not finite."""
+def max_abs(differences: NDArray[Any]) -> float:
+    """Return the largest absolute value; infinite if one is not finite."""
     return float(np.nan_to_num(np.abs(differences), nan=np.inf, posinf=np.inf).max())

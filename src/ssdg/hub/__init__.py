@@ -1,1 +1,1 @@
-"""Files that others publish: data sets and weights, downloaded, checked, unpacked and laid out."""
+"""Published files: download, verify, unpack and lay out datasets and weights."""

@@ -1,4 +1,4 @@
-"""Download a file from the first source that has it, and the ImageNet weights of ResNets into torch.hub's folder."""
+"""Download a published file with retries, and the ImageNet weights of ResNets into the folder of torch.hub."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..files import locked
-from ..models.weights import RESNET_FILES, hub_folder, not_downloaded, resnet_address, told_hash
-from .transfer import Failed, Limits, Tell, forget, transfer
+from ..models.weights import RESNET_FILES, download_error, hash_in_name, hub_folder, resnet_url
+from .transfer import FetchError, Limits, OnProgress, remove_partial, transfer
 
 PART = ".part"
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A published file; without a known hash its content must be checked in another way."""
+    """A published file; without a known hash its content must be verified in another way."""
 
     url: str
-    name: str  # on our disk, without folders
-    sha256: str = ""  # its first digits, or all
+    name: str  # of the local file, without folders
+    sha256: str = ""  # or its first digits; empty if unknown
 
 
 @dataclass(frozen=True)
 class Downloader:
-    """Downloads; `sleep` is replaced in tests."""
+    """Downloads files with retries; tests replace `sleep`."""
 
     limits: Limits = field(default_factory=Limits)
     sleep: Callable[[float], None] = time.sleep
-    say: Callable[[str], None] = lambda text: None
+    log: Callable[[str], None] = lambda message: None
 
     def get(self, remote: Remote, folder: Path) -> Path:
-        """The whole file in `folder`, downloaded unless it is there; raises `Failed`."""
+        """Return the path of the complete file in `folder`, downloading it if needed; raise `FetchError`."""
         path = folder / remote.name
         if path.is_file():
             if digest(path).startswith(remote.sha256):
@@ -43,47 +43,47 @@ class Downloader:
             path.unlink()
         part = folder / f"{remote.name}{PART}"
         is_resumed = part.exists()
-        with bar(remote.name) as tell:
-            self._persist(remote.url, part, tell)
-        found = digest(part)
-        if not found.startswith(remote.sha256):
-            forget(part)
-            if is_resumed:  # the beginning may have been of something else
+        with progress_bar(remote.name) as on_progress:
+            self._retry(remote.url, part, on_progress)
+        sha256 = digest(part)
+        if not sha256.startswith(remote.sha256):
+            remove_partial(part)
+            if is_resumed:  # the partial file may have belonged to another version
                 return self.get(remote, folder)
-            raise Failed(f"another content than published: sha256 {found}, expected {remote.sha256}")
+            raise FetchError(f"unexpected content: sha256 is {sha256}, expected {remote.sha256}")
         part.replace(path)
-        forget(part)
+        remove_partial(part)
         return path
 
-    def _persist(self, url: str, part: Path, tell: Tell) -> None:
-        """Try until the file is whole; bytes that came count as a success of the line."""
-        in_a_row, before, has_line = 0, 0, False
-        for _ in range(self.limits.most_tries):
+    def _retry(self, url: str, part: Path, on_progress: OnProgress) -> None:
+        """Retry until the file is complete; every received byte resets the count of failures."""
+        num_failures, previous_size, was_reached = 0, 0, False
+        for _ in range(self.limits.max_tries):
             try:
-                return transfer(url, part, self.limits, tell)
-            except Failed as failure:
-                now = part.stat().st_size if part.exists() else 0
-                has_line = has_line or not failure.no_line
-                in_a_row = 1 if now > before else in_a_row + 1
-                before = now
-                may_pass = failure.passing or (failure.no_line and has_line)
-                if not may_pass or in_a_row >= self.limits.tries:
+                return transfer(url, part, self.limits, on_progress)
+            except FetchError as failure:
+                size = part.stat().st_size if part.exists() else 0
+                was_reached = was_reached or not failure.is_unreachable
+                num_failures = 1 if size > previous_size else num_failures + 1
+                previous_size = size
+                may_retry = failure.is_transient or (failure.is_unreachable and was_reached)
+                if not may_retry or num_failures >= self.limits.tries:
                     raise
-                wait = max(failure.wait, self.limits.first_wait * 2 ** (in_a_row - 1))
-                self.say(f"{failure}; trying again in {wait:g} s")
+                wait = max(failure.wait, self.limits.first_wait * 2 ** (num_failures - 1))
+                self.log(f"{failure}; retrying in {wait:g} s")
                 self.sleep(wait)
-        raise Failed(f"not whole after {self.limits.most_tries} tries")
+        raise FetchError(f"incomplete after {self.limits.max_tries} attempts")
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a file's content, in hex."""
+    """Return the sha256 of a file in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
-def bar(title: str) -> Iterator[Tell]:
-    """How far a download is, with the time left, when standard error is a terminal."""
+def progress_bar(title: str) -> Iterator[OnProgress]:
+    """Show the progress of a download if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -100,22 +100,22 @@ def bar(title: str) -> Iterator[Tell]:
     columns = (TextColumn(title, markup=False), BarColumn(), DownloadColumn())
     with Progress(
         *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True
-    ) as shown:
-        task = shown.add_task(title, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+    ) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def bring_imagenet(backbone: str, weights: str, downloader: Downloader | None = None) -> None:
-    """Download what `backbone` with `weights` will read, unless it is there; other backbones bring their own."""
+def download_imagenet_weights(backbone: str, weights: str, downloader: Downloader | None = None) -> None:
+    """Download the weights of a ResNet if they are missing; other backbones load their own."""
     file = RESNET_FILES.get(backbone)
     if weights != "imagenet" or file is None:
         return
     folder = hub_folder()
     if (folder / file).is_file():
         return
-    remote = Remote(resnet_address(backbone), file, told_hash(file))
+    remote = Remote(resnet_url(backbone), file, hash_in_name(file))
     try:
-        with locked(folder / f".{file}.lock"):  # of several processes one downloads, the others wait
+        with locked(folder / f".{file}.lock"):  # one of several processes downloads, the others wait
             (downloader or Downloader()).get(remote, folder)
-    except (Failed, OSError) as failure:
-        raise not_downloaded(backbone, str(failure)) from None
+    except (FetchError, OSError) as failure:
+        raise download_error(backbone, str(failure)) from None

@@ -1,7 +1,7 @@
-"""Where the data sets of the catalog are published, as their publishers and users say.
+"""Where the datasets of the catalog are published, according to their publishers and users.
 
-No publisher states a sha256, so what comes is checked by the catalog's counts. Addresses of Google Drive may lead to
-a page that asks to confirm a large file (`confirm.py`).
+No publisher states a sha256, so downloads are verified by the image counts of the catalog. Google Drive may show a
+page that asks to confirm the download of a large file (`transfer.find_confirmed_url`).
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ..data.catalog import Dataset, dataset_named
+from ..data.catalog import Dataset, get_dataset
 from ..errors import UserError, unknown
 from .download import Remote
 
 
 @dataclass(frozen=True)
 class Source:
-    """One publisher's files; all of them together are the data set."""
+    """The files of one publisher; together they are the dataset."""
 
-    told: str  # who, and where that is said
+    description: str  # the publisher, and where the URL is documented
     files: tuple[Remote, ...]
 
 
 @dataclass(frozen=True)
-class Published:
-    """A data set and where to get it, the first source first."""
+class PublishedDataset:
+    """A dataset and its sources, in order of preference."""
 
     name: str  # in the catalog
     sources: tuple[Source, ...]
-    by_hand: str  # for people: where, and what
+    by_hand: str  # instructions for a manual download
 
     @property
     def dataset(self) -> Dataset:
-        """What the catalog knows of it."""
-        return dataset_named(self.name)
+        """The entry of the catalog."""
+        return get_dataset(self.name)
 
 
 def _drive(file_id: str, name: str, more: str = "") -> tuple[Remote, ...]:
@@ -46,22 +46,22 @@ def _tsinghua(**codes: str) -> tuple[Remote, ...]:
     )
 
 
-_DASSL = "Dassl's archive (KaiyangZhou/Dassl.pytorch, DATASETS.md), which the paper's authors link to"
+_DASSL = "Dassl's archive (KaiyangZhou/Dassl.pytorch, DATASETS.md), linked by the authors of the paper"
 _DOMAINBED = "DomainBed's archive (facebookresearch/DomainBed, scripts/download.py)"
 _TLLIB = "Transfer-Learning-Library's archives, one for each domain (thuml/Transfer-Learning-Library)"
-_WEB = (
-    "ask the authors of the paper, which names https://github.com/MetaVisionLab/SSDG, or make a crawl of your own "
+_WEB_BY_HAND = (
+    "ask the authors of the paper (https://github.com/MetaVisionLab/SSDG), or build your own crawl "
     "with ssdg web crawl"
 )
 
 PUBLISHED = {
-    "pacs": Published(
+    "pacs": PublishedDataset(
         "PACS",
         (
             Source(f"{_DASSL}, with split lists", _drive("1m4X4fROCCXMO0lRLrr6Zz9Vb3974NWhE", "pacs.zip")),
             Source(_DOMAINBED, _drive("1JFr8f805nMUelQWWmfnJR3y4_SYoN5Pd", "PACS.zip")),
             Source(
-                "a copy that the keeper of jindongwang/transferlearning names (issue 411)",
+                "a copy named by the maintainer of jindongwang/transferlearning (issue 411)",
                 (Remote("https://wjdcloud.blob.core.windows.net/dataset/PACS.zip", "PACS.zip"),),
             ),
             Source(
@@ -76,7 +76,7 @@ PUBLISHED = {
         ),
         "pacs.zip from https://drive.google.com/file/d/1m4X4fROCCXMO0lRLrr6Zz9Vb3974NWhE/view",
     ),
-    "office-home": Published(
+    "office-home": PublishedDataset(
         "Office-Home",
         (
             Source(
@@ -87,10 +87,13 @@ PUBLISHED = {
                     "&resourcekey=0-2SNWq0CDAuWOBRRBL7ZZsw",
                 ),
             ),
-            Source(f"{_DASSL}; in train and val", _drive("1gkbf_KaxoBws-GWT3XIPZ7BnkqbAxIFa", "office_home_dg.zip")),
+            Source(
+                f"{_DASSL}, split into train and val",
+                _drive("1gkbf_KaxoBws-GWT3XIPZ7BnkqbAxIFa", "office_home_dg.zip"),
+            ),
             Source(_DOMAINBED, _drive("1uY0pj7oFsjMxRwaD3Sxy0jgel0fsYXLC", "office_home.zip")),
             Source(
-                "a copy of the same host as PACS's third, named by several repositories",
+                "a copy on the host of the third source of PACS, named by several repositories",
                 (Remote("https://wjdcloud.blob.core.windows.net/dataset/OfficeHome.zip", "OfficeHome.zip"),),
             ),
             Source(
@@ -105,36 +108,36 @@ PUBLISHED = {
         ),
         "OfficeHomeDataset_10072016.zip from https://www.hemanthdv.org/officeHomeDataset.html",
     ),
-    "digits-dg": Published(
+    "digits-dg": PublishedDataset(
         "Digits-DG",
         (
             Source(_DASSL, _drive("15V7EsHfCcfbKgsDmzQKj_DfXt_XYp_P7", "digits_dg.zip")),
             Source(
-                "a copy at Fuzhou University, the paper's authors' own, named in public lists of data sets",
+                "a copy at Fuzhou University, by the authors of the paper, named in public lists of datasets",
                 (Remote("https://csip.fzu.edu.cn/files/datasets/SSDG/digits_dg.zip", "digits_dg.zip"),),
             ),
         ),
         "digits_dg.zip from https://drive.google.com/file/d/15V7EsHfCcfbKgsDmzQKj_DfXt_XYp_P7/view",
     ),
-    "pacs-web": Published("PACS-Webdata", (), _WEB),
-    "office-web": Published("Office-Webdata", (), _WEB),
+    "pacs-web": PublishedDataset("PACS-Webdata", (), _WEB_BY_HAND),
+    "office-web": PublishedDataset("Office-Webdata", (), _WEB_BY_HAND),
 }
 
 
-def find_published(name: str) -> Published:
-    """The data set of that name on the command line."""
+def find_published(name: str) -> PublishedDataset:
+    """Return the dataset with the given command-line name."""
     if name not in PUBLISHED:
-        raise unknown("data set", name, tuple(PUBLISHED))
+        raise unknown("dataset", name, tuple(PUBLISHED))
     return PUBLISHED[name]
 
 
-def chosen_sources(published: Published, wish: str | None) -> tuple[Source, ...]:
-    """All known sources, or the one that is wished for: a number of them, or an address."""
-    if wish is None:
+def select_sources(published: PublishedDataset, choice: str | None) -> tuple[Source, ...]:
+    """Return all known sources, or the one chosen by number or URL."""
+    if choice is None:
         return published.sources
-    if wish.isdecimal() and 1 <= int(wish) <= len(published.sources):
-        return (published.sources[int(wish) - 1],)
-    if urlsplit(wish).scheme in ("http", "https"):
-        return (Source(wish, (Remote(wish, f"{published.name}.archive"),)),)
+    if choice.isdecimal() and 1 <= int(choice) <= len(published.sources):
+        return (published.sources[int(choice) - 1],)
+    if urlsplit(choice).scheme in ("http", "https"):
+        return (Source(choice, (Remote(choice, f"{published.name}.archive"),)),)
     known = f"a number from 1 to {len(published.sources)} or " if published.sources else ""
-    raise UserError(f"--source {wish} is no known source of {published.name}; give {known}an http address")
+    raise UserError(f"--source {choice} is not a source of {published.name}; use {known}an http URL")

@@ -1,7 +1,7 @@
 """Download one file over HTTP into a partial file that a later attempt resumes.
 
 Uses `urllib`, not `ssdg.web.crawl.http_get`: a download must pass the proxies that a cluster sets (HTTPS_PROXY), and
-its addresses are ours or the user's, so a mirror in a private network is welcome.
+its URLs come from us or the user, so a mirror in a private network is fine.
 """
 
 from __future__ import annotations
@@ -35,37 +35,39 @@ from ..files import write_json
 from ..web.untrusted import one_line
 
 
-class Failed(Exception):
-    """One source failed."""
+class FetchError(Exception):
+    """Raised when a source cannot be fetched or unpacked."""
 
-    def __init__(self, reason: str, *, passing: bool = False, no_line: bool = False, wait: float = 0.0) -> None:
+    def __init__(
+        self, reason: str, *, is_transient: bool = False, is_unreachable: bool = False, wait: float = 0.0
+    ) -> None:
         super().__init__(one_line(reason))
-        self.passing = passing  # the same may go better in a moment
-        self.no_line = no_line  # no server was reached: not worth waiting for, unless it could be reached before
-        self.wait = wait  # seconds that the server asked for
+        self.is_transient = is_transient  # a retry may succeed
+        self.is_unreachable = is_unreachable  # no connection: retried only if the server was reached before
+        self.wait = wait  # seconds requested by the server
 
 
-MOST_PAGE_BYTES = 1_000_000
+MAX_PAGE_BYTES = 1_000_000
 FORM = "download-form"
 _HOSTS = (".google.com", ".googleusercontent.com")
 
 
-def confirmed_address(page: str, url: str) -> str | None:
-    """Where the form of the page at `url` leads, if it is that page; only to its own site or Google's."""
-    form = _Form()
+def find_confirmed_url(page: str, url: str) -> str | None:
+    """Return the URL behind the confirmation form of a page, if it has one; only to its own site or Google."""
+    form = _ConfirmationForm()
     form.feed(page)
     if not form.action or not form.fields:
         return None
     target = urljoin(url, form.action)
-    here, there = urlsplit(url), urlsplit(target)
-    is_google = there.scheme == "https" and f".{there.hostname or ''}".endswith(_HOSTS)
-    if not is_google and (here.scheme, here.netloc) != (there.scheme, there.netloc):
+    page_parts, parts = urlsplit(url), urlsplit(target)
+    is_google = parts.scheme == "https" and f".{parts.hostname or ''}".endswith(_HOSTS)
+    if not is_google and (page_parts.scheme, page_parts.netloc) != (parts.scheme, parts.netloc):
         return None
-    return f"{target}{'&' if there.query else '?'}{urlencode(form.fields)}"
+    return f"{target}{'&' if parts.query else '?'}{urlencode(form.fields)}"
 
 
-class _Form(HTMLParser):
-    """The action and the hidden fields of the form that confirms a download."""
+class _ConfirmationForm(HTMLParser):
+    """Parser for the action and hidden fields of the form that confirms a download."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,11 +76,11 @@ class _Form(HTMLParser):
         self._inside = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "form" and given.get("id") == FORM:
-            self._inside, self.action = True, given.get("action") or ""
-        elif tag == "input" and self._inside and given.get("name"):
-            self.fields[given["name"] or ""] = given.get("value") or ""
+        values = dict(attrs)
+        if tag == "form" and values.get("id") == FORM:
+            self._inside, self.action = True, values.get("action") or ""
+        elif tag == "input" and self._inside and values.get("name"):
+            self.fields[values["name"] or ""] = values.get("value") or ""
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = self._inside and tag != "form"
@@ -86,81 +88,81 @@ class _Form(HTMLParser):
 
 GB = 10**9
 AGENT = f"ssdg/{__version__} (research data download)"
-MOST_WAIT = 120.0  # seconds that a busy server is waited for, whatever it asks
+MAX_RETRY_AFTER = 120.0  # seconds, upper bound of Retry-After
 _CHUNK = 1 << 18
 _BUSY = (408, 425, 429)
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
-Tell = Callable[[int, int | None], None]  # bytes so far, bytes in all where it is known
+OnProgress = Callable[[int, int | None], None]  # (bytes received, total bytes if known)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a download may cost."""
+    """Limits and retries of a download."""
 
     file_bytes: int = 20 * GB
     idle_seconds: float = 30.0  # without a byte
     tries: int = 5  # in a row without a new byte
-    most_tries: int = 100
-    first_wait: float = 2.0  # seconds before the second try; doubled for each further one
+    max_tries: int = 100
+    first_wait: float = 2.0  # seconds before the first retry, doubled for each further one
 
 
-def transfer(url: str, part: Path, limits: Limits, tell: Tell) -> None:
-    """Fill the file `part` from `url`, going on with what is there if it is of the same file; raise `Failed`."""
-    known = _known(part, url)
-    start = part.stat().st_size if known else 0
-    headers = {"Range": f"bytes={start}-", "If-Range": known["validator"]} if start else {}
-    with _told_apart(url), _answer(url, headers, limits) as response:
+def transfer(url: str, part: Path, limits: Limits, on_progress: OnProgress) -> None:
+    """Download `url` into the file `part`, resuming if it is part of the same file; raise `FetchError`."""
+    metadata = _read_metadata(part, url)
+    start = part.stat().st_size if metadata else 0
+    headers = {"Range": f"bytes={start}-", "If-Range": metadata["validator"]} if start else {}
+    with _raise_as_fetch_error(url), _open_response(url, headers, limits) as response:
         if response is None:
-            _at_the_end(part, start, known)
+            _check_complete(part, start, metadata)
             return
-        if response.status != 200 and not _continues(response, start, known):
-            forget(part)
-            raise Failed("the server sent a part of something else than before", passing=True)
+        if response.status != 200 and not _continues(response, start, metadata):
+            remove_partial(part)
+            raise FetchError("the server sent a range of a different file", is_transient=True)
         start = start if response.status == 206 else 0
         total = None if response.length is None else start + response.length
         _check_size(total or 0, limits)
-        _remember(part, url, response, total)
-        done = _pour(response, part, start, total, limits, tell)
+        _write_metadata(part, url, response, total)
+        done = _write_body(response, part, start, total, limits, on_progress)
     if total is not None and done < total:
-        raise Failed(f"the answer ended after {done:,} of {total:,} bytes", passing=True)
+        raise FetchError(f"the response ended after {done:,} of {total:,} bytes", is_transient=True)
 
 
-def forget(part: Path) -> None:
-    """Remove a partial file and what is known of it."""
+def remove_partial(part: Path) -> None:
+    """Delete a partial file and its metadata."""
     part.unlink(missing_ok=True)
-    _notes(part).unlink(missing_ok=True)
+    _metadata_path(part).unlink(missing_ok=True)
 
 
-def _notes(part: Path) -> Path:
+def _metadata_path(part: Path) -> Path:
     return part.with_name(f"{part.name}.json")
 
 
-def _known(part: Path, url: str) -> dict[str, Any]:
-    """What was noted of the partial file, if it is of this address and its server can tell changes; else nothing."""
+def _read_metadata(part: Path, url: str) -> dict[str, Any]:
+    """Return the metadata of a partial file; empty if it belongs to another URL or has no validator."""
     try:
-        notes = json.loads(_notes(part).read_text(encoding="utf-8"))
-        usable = part.is_file() and notes["url"] == url and bool(notes["validator"])
-        return dict(notes) if usable else {}
+        metadata = json.loads(_metadata_path(part).read_text(encoding="utf-8"))
+        is_usable = part.is_file() and metadata["url"] == url and bool(metadata["validator"])
+        return dict(metadata) if is_usable else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
-def _remember(part: Path, url: str, response: HTTPResponse, total: int | None) -> None:
-    write_json(_notes(part), {"url": url, "validator": _validator(response), "bytes": total})
+def _write_metadata(part: Path, url: str, response: HTTPResponse, total: int | None) -> None:
+    write_json(_metadata_path(part), {"url": url, "validator": _validator(response), "bytes": total})
 
 
 def _validator(response: HTTPResponse) -> str:
-    """What an If-Range header may carry: a strong ETag, else the time of the last change."""
+    """Return the value for an If-Range header: a strong ETag, else the time of the last change."""
     tag = response.getheader("ETag") or ""
     return tag if tag.startswith('"') else response.getheader("Last-Modified") or ""
 
 
 @contextmanager
-def _answer(url: str, headers: dict[str, str], limits: Limits) -> Iterator[HTTPResponse | None]:
-    """The answer with its body unread; None if the server has nothing after the range's start."""
-    for _ in range(2):  # the second time from where a page of confirmation leads
+def _open_response(url: str, headers: dict[str, str], limits: Limits) -> Iterator[HTTPResponse | None]:
+    """Yield the response with its body unread; None if the server has no bytes after the start of the range."""
+    for _ in range(2):  # the second time at the URL of a confirmation page
         if urlsplit(url).scheme not in ("http", "https"):
-            raise Failed(f"'{url}' is no http or https address")
+            raise FetchError(f"'{url}' is not an http or https URL")
         request = Request(url, headers={"User-Agent": AGENT, "Accept-Encoding": "identity", **headers})
         try:
             opened = _opener().open(request, timeout=limits.idle_seconds)
@@ -168,28 +170,28 @@ def _answer(url: str, headers: dict[str, str], limits: Limits) -> Iterator[HTTPR
             with error:
                 if error.code == 416 and "Range" in headers:
                     break
-                raise _status(error) from None
+                raise _status_error(error) from None
         with opened as response:
             if not _is_page(response):
                 _check_encoding(response)
                 yield response
                 return
-            page = response.read(MOST_PAGE_BYTES).decode("utf-8", "replace")
-            url = confirmed_address(page, response.url) or ""
+            page = response.read(MAX_PAGE_BYTES).decode("utf-8", "replace")
+            url = find_confirmed_url(page, response.url) or ""
             if not url:
-                raise Failed("the server sent a web page instead of a file")
+                raise FetchError("the server sent a web page instead of a file")
     else:
-        raise Failed("the server sent a web page instead of a file, after confirming, too")
+        raise FetchError("the server sent a web page instead of a file, even after confirmation")
     yield None
 
 
 def _opener() -> OpenerDirector:
-    """HTTP and HTTPS only, wherever a redirect leads; proxies as the environment names them."""
-    made = OpenerDirector()
+    """Return an opener for HTTP and HTTPS only, also after redirects; proxies come from the environment."""
+    opener = OpenerDirector()
     handlers = (HTTPHandler(), HTTPSHandler(), HTTPRedirectHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler())
     for handler in (ProxyHandler(), UnknownHandler(), *handlers):
-        made.add_handler(handler)
-    return made
+        opener.add_handler(handler)
+    return opener
 
 
 def _is_page(response: HTTPResponse) -> bool:
@@ -199,65 +201,69 @@ def _is_page(response: HTTPResponse) -> bool:
 def _check_encoding(response: HTTPResponse) -> None:
     encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity":
-        raise Failed(f"the server sent it as {encoding}, which was not asked for")
+        raise FetchError(f"the server sent an unrequested content encoding: {encoding}")
 
 
-def _status(error: HTTPError) -> Failed:
-    wish = (error.headers.get("Retry-After") or "").strip()
-    wait = min(float(wish), MOST_WAIT) if wish.isdecimal() and len(wish) < 9 else 0.0
-    return Failed(f"the server answered {error.code} {error.reason}", passing=_may_pass(error.code), wait=wait)
+def _status_error(error: HTTPError) -> FetchError:
+    value = (error.headers.get("Retry-After") or "").strip()
+    wait = min(float(value), MAX_RETRY_AFTER) if value.isdecimal() and len(value) < 9 else 0.0
+    return FetchError(
+        f"the server returned {error.code} {error.reason}", is_transient=_is_transient_status(error.code), wait=wait
+    )
 
 
-def _may_pass(status: int) -> bool:
+def _is_transient_status(status: int) -> bool:
     return status in _BUSY or status >= 500
 
 
-def _at_the_end(part: Path, start: int, known: dict[str, Any]) -> None:
-    """Nothing comes after what we have: whole if it is as long as was told, else of no use."""
-    if known.get("bytes") != start:
-        forget(part)
-        raise Failed("the file on the server has changed", passing=True)
+def _check_complete(part: Path, start: int, metadata: dict[str, Any]) -> None:
+    """Raise `FetchError` unless the partial file has its announced length."""
+    if metadata.get("bytes") != start:
+        remove_partial(part)
+        raise FetchError("the file on the server has changed", is_transient=True)
 
 
-def _continues(response: HTTPResponse, start: int, known: dict[str, Any]) -> bool:
-    """Whether the body goes on after the first `start` bytes of the same file; If-Range may have been overheard."""
-    told = _RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
-    if response.status != 206 or not start or told is None or int(told[1]) != start:
+def _continues(response: HTTPResponse, start: int, metadata: dict[str, Any]) -> bool:
+    """Return whether the body continues the same file at byte `start`; the server may have ignored If-Range."""
+    match = _RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
+    if response.status != 206 or not start or match is None or int(match[1]) != start:
         return False
-    same_length = told[2] == "*" or known["bytes"] in (None, int(told[2]))
-    return same_length and _validator(response) in ("", known["validator"])
+    has_same_length = match[2] == "*" or metadata["bytes"] in (None, int(match[2]))
+    return has_same_length and _validator(response) in ("", metadata["validator"])
 
 
 def _check_size(num_bytes: int, limits: Limits) -> None:
     if num_bytes > limits.file_bytes:
-        raise Failed(f"{num_bytes:,} bytes, more than the limit of {limits.file_bytes:,}")
+        raise FetchError(f"{num_bytes:,} bytes, more than the limit of {limits.file_bytes:,}")
 
 
-def _pour(response: HTTPResponse, part: Path, start: int, total: int | None, limits: Limits, tell: Tell) -> int:
-    """Write the body behind the first `start` bytes; returns how long the file is then."""
+def _write_body(
+    response: HTTPResponse, part: Path, start: int, total: int | None, limits: Limits, on_progress: OnProgress
+) -> int:
+    """Write the body at byte `start` and return the new length of the file."""
     part.parent.mkdir(parents=True, exist_ok=True)
     done = start
     with part.open("r+b" if start else "wb") as file:
         file.seek(start)
         file.truncate()
-        tell(done, total)
+        on_progress(done, total)
         while piece := response.read1(_CHUNK):
             done += len(piece)
             if done > limits.file_bytes:
-                forget(part)
-                raise Failed(f"more than the limit of {limits.file_bytes:,} bytes")
-            with _disk_told_apart():
+                remove_partial(part)
+                raise FetchError(f"more than the limit of {limits.file_bytes:,} bytes")
+            with _mark_disk_errors():
                 file.write(piece)
-            tell(done, total)
+            on_progress(done, total)
     return done
 
 
 class _DiskError(Exception):
-    """An OSError of our own disk, which must not be taken for one of the network."""
+    """Wrapper for an OSError of the local disk, to distinguish it from network errors."""
 
 
 @contextmanager
-def _disk_told_apart() -> Iterator[None]:
+def _mark_disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -265,8 +271,8 @@ def _disk_told_apart() -> Iterator[None]:
 
 
 @contextmanager
-def _told_apart(url: str) -> Iterator[None]:
-    """What goes wrong on the way, as a failure of this source."""
+def _raise_as_fetch_error(url: str) -> Iterator[None]:
+    """Turn network errors into `FetchError`."""
     host = url
     try:
         host = urlsplit(url).hostname or url
@@ -274,20 +280,20 @@ def _told_apart(url: str) -> Iterator[None]:
     except _DiskError as error:
         raise error.__cause__ or error from None
     except TimeoutError:
-        raise Failed(f"{host} gave no answer in time", passing=True) from None
+        raise FetchError(f"{host} sent no response in time", is_transient=True) from None
     except URLError as error:
-        raise _unreachable(host, error.reason) from None
+        raise _unreachable_error(host, error.reason) from None
     except HTTPException as error:
-        raise Failed(f"the answer broke off ({type(error).__name__})", passing=True) from None
+        raise FetchError(f"the response broke off ({type(error).__name__})", is_transient=True) from None
     except ValueError:
-        raise Failed(f"'{url}' is no address") from None
+        raise FetchError(f"'{url}' is not a valid URL") from None
     except OSError as error:
-        raise Failed(f"the connection to {host} broke: {error.strerror or error}", passing=True) from None
+        raise FetchError(f"the connection to {host} broke: {error.strerror or error}", is_transient=True) from None
 
 
-def _unreachable(host: str, reason: object) -> Failed:
-    """No connection came about."""
+def _unreachable_error(host: str, reason: object) -> FetchError:
+    """Return the error for a failed connection."""
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return Failed(f"the certificate of {host} is not trusted ({reason.verify_message})")
-    told = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
-    return Failed(f"no connection to {host}: {told}", no_line=True)
+        return FetchError(f"the certificate of {host} is not trusted ({reason.verify_message})")
+    detail = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
+    return FetchError(f"no connection to {host}: {detail}", is_unreachable=True)

@@ -1,1 +1,1 @@
-"""Trained networks in use: images found, decoded and classified as a stream. Nothing here needs torch."""
+"""Inference with trained networks: find, decode and classify images as a stream. Needs no torch."""

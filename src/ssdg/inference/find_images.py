@@ -13,97 +13,101 @@ from pathlib import Path
 from ..data.sources.tree import IMAGE_SUFFIXES, NO_IMAGES, Item, archive_items, is_junk, printable, suffix_of
 from ..errors import UserError
 
-STDIN = "/dev/stdin"  # the word for a list on standard input
-NAMES = 20_000  # of one folder that are in memory at once
+STDIN = "/dev/stdin"  # the input that stands for a list on standard input
+MAX_NAMES = 20_000  # names of one folder in memory at once
+ANY_FOLDERS = "**"  # matches any number of folders, including none
 _CHUNK = 1 << 16
-_LONGEST = 1 << 16  # bytes of a path in a list; systems allow 4,096
+_MAX_PATH = 1 << 16  # bytes of a path in a list; systems allow 4,096
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Something that was named or found and cannot be read as images."""
+class UnreadablePath:
+    """A path that cannot be read as images, and why."""
 
     path: str
     reason: str
 
 
-Found = Item | Refused
-Ancestors = frozenset[tuple[int, int]]
+Entry = Item | UnreadablePath
+Ancestors = frozenset[tuple[int, int]]  # device and inode
 
 
-def check_words(words: Sequence[str]) -> None:
-    """Refuse words that lead to no image, before time is spent; of a list nothing is known yet."""
-    if not words:
+def check_inputs(inputs: Sequence[str]) -> None:
+    """Reject inputs without any image, before the model is loaded; the content of a list is not checked."""
+    if not inputs:
         raise UserError(
-            "no images were given; name images, folders, .zip archives or patterns after the model, or - for a list "
-            "of paths on standard input"
+            "no images given; name images, folders, .zip archives or patterns after the model, or - for a list of "
+            "paths on standard input"
         )
-    if words.count(STDIN) > 1:
-        raise UserError("standard input was given twice (-); it can be read once")
-    for word in words:
-        if word != STDIN:
-            _check_word(word)
+    if inputs.count(STDIN) > 1:
+        raise UserError("standard input is given twice (-), but can be read only once; leave out one")
+    for value in inputs:
+        if value != STDIN:
+            _check_input(value)
 
 
-def _check_word(word: str) -> None:
-    if not is_pattern(word) and not Path(word).exists():
-        raise UserError(f"'{word}' does not exist; give images, a folder, a .zip archive or a pattern in quotes")
-    first, root = next(find_word(word), None), Pattern.of(word).shown if is_pattern(word) else str(Path(word))
+def _check_input(value: str) -> None:
+    if not is_pattern(value) and not Path(value).exists():
+        raise UserError(f"'{value}' does not exist; give images, a folder, a .zip archive or a quoted pattern")
+    first = next(iter_input(value), None)
+    root = Pattern.parse(value).display_root if is_pattern(value) else str(Path(value))
     if first is None:
-        what = "matches no image" if is_pattern(word) else "holds no image"
-        raise UserError(f"'{word}' {what}; give images, a folder or a .zip archive of images")
-    if isinstance(first, Refused) and first.path == root:
+        problem = "matches no image" if is_pattern(value) else "contains no image"
+        raise UserError(f"'{value}' {problem}; give images, a folder or a .zip archive of images")
+    if isinstance(first, UnreadablePath) and first.path == root:
         raise UserError(f"'{root}' {first.reason}; give images, a folder or a .zip archive of images")
 
 
-def find(words: Sequence[str], listed: BufferedIOBase | None = None, *, null: bool = False) -> Iterator[Found]:
-    """Every image behind the words, in their order, its path as the user would write it; `listed` stands for `-`.
+def find_images(
+    inputs: Sequence[str], path_list: BufferedIOBase | None = None, *, null: bool = False
+) -> Iterator[Entry]:
+    """Yield every image of the inputs, in their order, with paths as the user would write them.
 
-    In a folder names are sorted, so that the same words give the same order again.
+    `path_list` is read where the input is `-`. Names in a folder are sorted, so the order is reproducible.
     """
-    for word in words:
-        if word == STDIN and listed is not None:
-            for line in read_list(listed, null=null):
-                yield from find_path(line)
+    for value in inputs:
+        if value == STDIN and path_list is not None:
+            for path in read_list(path_list, null=null):
+                yield from iter_path(path)
         else:
-            yield from find_word(word)
+            yield from iter_input(value)
 
 
-def find_word(word: str) -> Iterator[Found]:
-    """The images behind one word of the command."""
-    if is_pattern(word):
-        pattern = Pattern.of(word)
-        yield from _walk(pattern.root, pattern.shown, pattern, (), frozenset())
+def iter_input(value: str) -> Iterator[Entry]:
+    """Yield the images of one input of the command."""
+    if is_pattern(value):
+        pattern = Pattern.parse(value)
+        yield from _walk(pattern.root, pattern.display_root, pattern, (), frozenset())
     else:
-        yield from find_path(word)
+        yield from iter_path(value)
 
 
-def find_path(path: str) -> Iterator[Found]:
-    """The images of a folder or an archive, or the one file, whatever it is called."""
-    shown = printable(str(Path(path)))
-    if os.path.isdir(path):  # noqa: PTH112 - a Path per line of a long list costs time
-        yield from _walk(path, shown, None, (), frozenset())
+def iter_path(path: str) -> Iterator[Entry]:
+    """Yield the images of a folder or an archive, or the single file, whatever its suffix."""
+    display_path = printable(str(Path(path)))
+    if os.path.isdir(path):  # noqa: PTH112 - a Path per line of a long list is slow
+        yield from _walk(path, display_path, None, (), frozenset())
     elif not os.path.isfile(path):  # noqa: PTH113
-        yield Refused(shown, "is no file" if os.path.lexists(path) else "does not exist")
+        yield UnreadablePath(display_path, "is not a regular file" if os.path.lexists(path) else "does not exist")
     elif suffix_of(path) == ".zip":
-        yield from _archived(Path(path), shown, "", "")
+        yield from _iter_archive(Path(path), display_path, "", "")
     else:
-        yield Item(shown, path)
+        yield Item(display_path, path)
 
 
-def read_list(listed: BufferedIOBase, *, null: bool) -> Iterator[str]:
-    """The paths of a list, one per line, or each ended by a NUL."""
+def read_list(path_list: BufferedIOBase, *, null: bool) -> Iterator[str]:
+    """Yield the paths of a list, one per line, or each terminated by a NUL."""
     end, rest = b"\0" if null else b"\n", b""
-    while chunk := listed.read1(_CHUNK):
+    while chunk := path_list.read1(_CHUNK):
         *lines, rest = (rest + chunk).split(end)
-        if len(rest) > _LONGEST:
-            hint = "leave --null out" if null else "give one path per line"
-            raise UserError(f"the list on standard input has a path of more than {_LONGEST:,} bytes; {hint}")
-        yield from _paths(lines, null=null)
-    yield from _paths([rest], null=null)
+        if len(rest) > _MAX_PATH:
+            hint = "leave out --null" if null else "give one path per line"
+            raise UserError(f"the list on standard input has a path of more than {_MAX_PATH:,} bytes; {hint}")
+        yield from _decode_paths(lines, null=null)
+    yield from _decode_paths([rest], null=null)
 
 
-def _paths(lines: Sequence[bytes], *, null: bool) -> Iterator[str]:
+def _decode_paths(lines: Sequence[bytes], *, null: bool) -> Iterator[str]:
     for line in lines:
         if b"\0" in line:
             raise UserError("the list on standard input is separated by NUL characters; add --null")
@@ -112,33 +116,36 @@ def _paths(lines: Sequence[bytes], *, null: bool) -> Iterator[str]:
 
 
 def _walk(
-    folder: str, shown: str, pattern: Pattern | None, at: tuple[str, ...], ancestors: Ancestors
-) -> Iterator[Found]:
-    """The images below `folder`, `at` in the pattern; a link to an ancestor is not followed, so a loop ends."""
+    folder: str, display_folder: str, pattern: Pattern | None, parts: tuple[str, ...], ancestors: Ancestors
+) -> Iterator[Entry]:
+    """Yield the images below `folder`, which is at `parts` below the pattern's root.
+
+    A link to an ancestor is not followed, so loops end.
+    """
     try:
-        here = os.stat(folder)  # noqa: PTH116
-        identity = (here.st_dev, here.st_ino)
+        stat = os.stat(folder)  # noqa: PTH116
+        identity = (stat.st_dev, stat.st_ino)
         if identity in ancestors or os.path.lexists(f"{folder}/{NO_IMAGES}"):
             return
-        for name, is_folder in _entries(folder):
-            path, told, place = f"{folder}/{name}", _joined(shown, name), (*at, name)
+        for name, is_folder in _list_folder(folder):
+            path, display_path, child = f"{folder}/{name}", _join(display_folder, name), (*parts, name)
             if is_folder:
-                if pattern is None or pattern.leads_to(place):
-                    yield from _walk(path, told, pattern, place, ancestors | {identity})
-            elif pattern is not None and not pattern.takes(place):
+                if pattern is None or pattern.may_match_below(child):
+                    yield from _walk(path, display_path, pattern, child, ancestors | {identity})
+            elif pattern is not None and not pattern.matches(child):
                 continue
             elif suffix_of(name) == ".zip":
-                yield from _archived(Path(path), told, shown, folder)
+                yield from _iter_archive(Path(path), display_path, display_folder, folder)
             elif suffix_of(name) in IMAGE_SUFFIXES:
-                yield Item(told, path)
+                yield Item(display_path, path)
     except OSError as error:
-        yield Refused(shown, f"cannot be read: {error.strerror or error}")
+        yield UnreadablePath(display_folder, f"cannot be read: {error.strerror or error}")
 
 
-def _entries(folder: str) -> Iterator[tuple[str, bool]]:
-    """Names in a folder and whether each is a folder, in the order of their paths.
+def _list_folder(folder: str) -> Iterator[tuple[str, bool]]:
+    """Yield the names in a folder and whether each is a folder, in the order of their paths.
 
-    A folder of a million files is gone through several times, so that no list of all is ever made.
+    A folder of a million files is scanned several times, so that its names are never all in memory.
     """
     last = ""
     while True:
@@ -146,81 +153,79 @@ def _entries(folder: str) -> Iterator[tuple[str, bool]]:
             keys = (
                 f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries if not is_junk(entry.name)
             )
-            names = heapq.nsmallest(NAMES, (key for key in keys if key > last))
+            names = heapq.nsmallest(MAX_NAMES, (key for key in keys if key > last))
         for name in names:
             yield name.removesuffix("/"), name.endswith("/")
-        if len(names) < NAMES:
+        if len(names) < MAX_NAMES:
             return
         last = names[-1]
 
 
-def _joined(shown: str, name: str) -> str:
-    return f"{shown}/{printable(name)}" if shown else printable(name)
+def _join(display_folder: str, name: str) -> str:
+    return f"{display_folder}/{printable(name)}" if display_folder else printable(name)
 
 
-def _archived(archive: Path, told: str, shown: str, folder: str) -> Iterator[Found]:
-    """The images of an archive; of one in a folder, as if unpacked there, without those that are unpacked already."""
+def _iter_archive(archive: Path, display_path: str, display_folder: str, folder: str) -> Iterator[Entry]:
+    """Yield the images of an archive.
+
+    An archive inside a `folder` is read as if unpacked there, without images that are already unpacked.
+    """
     try:
         items = list(archive_items(archive, "", set(), mount_at_stem=bool(folder)))
     except UserError as error:
-        yield Refused(told, f"cannot be read: {error.__context__ or error}")
+        yield UnreadablePath(display_path, f"cannot be read: {error.__context__ or error}")
         return
     for item in sorted(items, key=lambda item: (item.path, item.entry)):
         if suffix_of(item.path) in IMAGE_SUFFIXES and not (folder and os.path.lexists(f"{folder}/{item.path}")):
-            yield replace(item, path=_joined(shown if folder else told, item.path))
-
-
-DEEP = "**"  # any number of folders, also none
+            yield replace(item, path=_join(display_folder if folder else display_path, item.path))
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """The folder where a pattern begins, how it is written in paths, and the pattern below it."""
+    """A glob pattern: the folder where it starts, how that folder is displayed, and the parts below it."""
 
     root: str
-    shown: str
+    display_root: str
     parts: tuple[str, ...]
 
     @classmethod
-    def of(cls, word: str) -> Pattern:
-        """Take a word apart."""
-        parts = Path(word).parts
-        fixed = next(n for n, part in enumerate(parts) if has_magic(part))
-        root = str(Path(*parts[:fixed]))
-        return cls(root, root if fixed else "", parts[fixed:])
+    def parse(cls, text: str) -> Pattern:
+        """Split a pattern at its first wildcard."""
+        parts = Path(text).parts
+        num_fixed = next(n for n, part in enumerate(parts) if has_wildcard(part))
+        root = str(Path(*parts[:num_fixed]))
+        return cls(root, root if num_fixed else "", parts[num_fixed:])
 
-    def takes(self, names: Sequence[str]) -> bool:
-        """Whether it matches a file."""
-        return fits(names, self.parts)
+    def matches(self, names: Sequence[str]) -> bool:
+        """Return whether the pattern matches a file."""
+        return matches_all(names, self.parts)
 
-    def leads_to(self, names: Sequence[str]) -> bool:
-        """Whether it can match anything below a folder."""
-        return may_lead(names, self.parts)
-
-
-def has_magic(part: str) -> bool:
-    """Whether a name stands for several."""
-    return any(sign in part for sign in "*?[")
+    def may_match_below(self, names: Sequence[str]) -> bool:
+        """Return whether the pattern can match anything below a folder."""
+        return matches_start(names, self.parts)
 
 
-def is_pattern(word: str) -> bool:
-    """Whether a word is a pattern; a file that is really called so is a file."""
-    return has_magic(word) and not os.path.lexists(word)
+def has_wildcard(part: str) -> bool:
+    """Return whether a name contains `*`, `?` or `[`."""
+    return any(char in part for char in "*?[")
 
 
-def fits(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether the names of folders and file match the parts of a pattern, all of them."""
+def is_pattern(value: str) -> bool:
+    """Return whether an input is a pattern; an existing file of that name is a file."""
+    return has_wildcard(value) and not os.path.lexists(value)
+
+
+def matches_all(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether the names of folders and file match all parts of a pattern."""
     if not parts:
         return not names
-    if parts[0] == DEEP:
-        return fits(names, parts[1:]) or (bool(names) and fits(names[1:], parts))
-    return bool(names) and fnmatchcase(names[0], parts[0]) and fits(names[1:], parts[1:])
+    if parts[0] == ANY_FOLDERS:
+        return matches_all(names, parts[1:]) or (bool(names) and matches_all(names[1:], parts))
+    return bool(names) and fnmatchcase(names[0], parts[0]) and matches_all(names[1:], parts[1:])
 
 
-def may_lead(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether names of folders match the beginning of a pattern that goes on below them."""
-    if not names:
+def matches_start(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether the names of folders match the start of a pattern that has more parts."""
+    if not names or not parts or parts[0] == ANY_FOLDERS:
         return bool(parts)
-    if not parts or parts[0] == DEEP:
-        return bool(parts)
-    return fnmatchcase(names[0], parts[0]) and may_lead(names[1:], parts[1:])
+    return fnmatchcase(names[0], parts[0]) and matches_start(names[1:], parts[1:])

@@ -1,6 +1,6 @@
-"""An exported model run by ONNX Runtime, inspected before anything else reads it.
+"""Exported models in ONNX Runtime, inspected before ONNX Runtime reads them.
 
-The inspection checks that the file is whole and refers to no other file. It reads only the wire format of protocol
+The inspection checks that the file is complete and refers to no other file. It reads only the wire format of protocol
 buffers and the field numbers of ONNX messages that hold tensors: https://onnx.ai/onnx/api/classes.html and
 https://protobuf.dev/programming-guides/encoding.
 """
@@ -21,7 +21,12 @@ from ..errors import UserError, unknown
 from .classifier import Answer, Images, OutOfMemory, free_memory
 from .rejection import Rejection
 
-# message: its fields that lead to tensors, and what they hold
+SUFFIX = ".onnx"
+DEVICES = ("auto", "cpu", "cuda")
+CUDA = "CUDAExecutionProvider"
+TYPES = {"uint8-nhwc": "tensor(uint8)", "float32-nchw": "tensor(float)"}
+
+# message: its fields that lead to tensors, and the messages they hold
 FIELDS = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
@@ -31,78 +36,13 @@ FIELDS = {
     "function": {7: "node", 11: "attribute"},
     "training": {1: "graph", 2: "graph"},
 }
-EXTERNAL_DATA, DATA_LOCATION = 13, 14  # of a tensor
-DEEPEST = 100  # messages inside each other, as protocol buffers allow
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-
-
-class DamagedError(ValueError):
-    """The bytes are no message; the message says why."""
-
-
-def has_external_data(content: memoryview) -> bool:
-    """Whether any tensor of a model says that its values lie in another file; `DamagedError` if it is no model."""
-    return _any_external("model", content, 0)
-
-
-def _any_external(kind: str, content: memoryview, depth: int) -> bool:
-    if depth > DEEPEST:
-        raise DamagedError("messages lie too deep inside each other")
-    if kind == "tensor":
-        return any(
-            number == EXTERNAL_DATA or (number == DATA_LOCATION and value != 0) for number, value in _fields(content)
-        )
-    inner = FIELDS[kind]
-    return any(
-        _any_external(inner[number], value, depth + 1)
-        for number, value in _fields(content)
-        if number in inner and isinstance(value, memoryview)
-    )
-
-
-def _fields(content: memoryview) -> Iterator[tuple[int, memoryview | int]]:
-    """The fields of a message: their numbers, and their bytes or whole numbers."""
-    at = 0
-    while at < len(content):
-        key, at = _varint(content, at)
-        kind = key & 7
-        if kind == VARINT:
-            value, at = _varint(content, at)
-            yield key >> 3, value
-            continue
-        length = {FIXED64: 8, FIXED32: 4}.get(kind)
-        if kind == BYTES:
-            length, at = _varint(content, at)
-        if length is None:
-            raise DamagedError("it has a field of no known kind")
-        if at + length > len(content):
-            raise DamagedError("it is cut off")
-        yield key >> 3, content[at : at + length]
-        at += length
-
-
-def _varint(content: memoryview, at: int) -> tuple[int, int]:
-    """A whole number of up to ten bytes of seven bits each, and where the next field begins."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(content):
-            raise DamagedError("it is cut off")
-        byte = content[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise DamagedError("it has a number that is too long")
-
-
-SUFFIX = ".onnx"
-DEVICES = ("auto", "cpu", "cuda")
-CUDA = "CUDAExecutionProvider"
-TYPES = {"uint8-nhwc": "tensor(uint8)", "float32-nchw": "tensor(float)"}
+EXTERNAL_DATA, DATA_LOCATION = 13, 14  # fields of a tensor
+MAX_DEPTH = 100  # of nested messages, the limit of protocol buffers
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 
 
 class OnnxCard(BaseModel):
-    """The property `ssdg` of an .onnx file: what is needed to use it."""
+    """The property `ssdg` of an .onnx file: what is needed to use the model."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -110,28 +50,28 @@ class OnnxCard(BaseModel):
     classes: list[str] = Field(min_length=2, max_length=100_000)
     size: int = Field(ge=8, le=1024)
     input: Literal["uint8-nhwc", "float32-nchw"]
-    network: str = Field("mean", pattern="^(mean|[1-9][0-9]{0,3})$")  # which of the run's networks answers
-    temperature: float | None = None  # is in the graph already
+    network: str = Field("mean", pattern="^(mean|[1-9][0-9]{0,3})$")  # the exported network of the run
+    temperature: float | None = None  # already applied in the graph
     reject: Rejection | None = None
     learner: str = ""
     backbone: str = ""
 
     @field_validator("classes")
     @classmethod
-    def _differ(cls, given: list[str]) -> list[str]:
-        if len({*given}) < len(given):
-            raise ValueError("a name stands there twice")
-        return given
+    def _check_unique(cls, classes: list[str]) -> list[str]:
+        if len({*classes}) < len(classes):
+            raise ValueError("class names must be unique")
+        return classes
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of one image as the graph takes it."""
+        """Shape of one image in the input of the graph."""
         return (self.size, self.size, 3) if self.input == "uint8-nhwc" else (3, self.size, self.size)
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxClassifier:
-    """A session of onnxruntime behind the interface of a classifier."""
+    """A `Classifier` that runs a session of ONNX Runtime. Create it with `load_onnx`."""
 
     card: OnnxCard
     session: Any
@@ -139,7 +79,7 @@ class OnnxClassifier:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the columns of an answer's probabilities."""
+        """Class names, in the order of the probabilities."""
         return tuple(self.card.classes)
 
     @property
@@ -149,49 +89,83 @@ class OnnxClassifier:
 
     @property
     def rejection(self) -> Rejection | None:
-        """Thresholds, where the file has them and tells scores."""
+        """Thresholds for rejecting images as unknown, if the file has them and outputs scores."""
         return self.card.reject if self.has_scores else None
 
     def free_bytes(self) -> int:
-        """Of the machine; onnxruntime does not tell of a device."""
+        """Return the free memory of the machine; ONNX Runtime does not report that of a device."""
         return free_memory()
 
     def answer(self, images: Images) -> Answer:
-        """What the graph computes, checked."""
+        """Return the probabilities and scores of uint8 images (n, size, size, 3)."""
         from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
-        given: Any = images
+        graph_input: Any = images
         if self.card.input == "float32-nchw":
-            given = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
+            graph_input = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
         names = ["probs", "score"] if self.has_scores else ["probs"]
         try:
-            told = self.session.run(names, {"images": given})
+            outputs = self.session.run(names, {"images": graph_input})
         except (errors.RuntimeException, errors.Fail) as error:
             if "allocat" in str(error).lower():
                 raise OutOfMemory from None
             raise
-        self._check(told, len(images))
-        scores = np.nan_to_num(told[1].astype(np.float64), nan=0.0, posinf=0.0) if self.has_scores else None
-        return Answer(told[0], scores)
+        self._check_outputs(outputs, len(images))
+        scores = np.nan_to_num(outputs[1].astype(np.float64), nan=0.0, posinf=0.0) if self.has_scores else None
+        return Answer(outputs[0], scores)
 
-    def _check(self, told: list[Any], count: int) -> None:
-        wanted = {"probs": (count, len(self.classes)), "score": (count,)}
-        for (name, shape), values in zip(wanted.items(), told, strict=False):
+    def _check_outputs(self, outputs: list[Any], num_images: int) -> None:
+        shapes = {"probs": (num_images, len(self.classes)), "score": (num_images,)}
+        for (name, shape), values in zip(shapes.items(), outputs, strict=False):
             if values.dtype != np.float32 or values.shape != shape:
                 raise ValueError(f"its '{name}' is {values.dtype} {values.shape}, not float32 {shape}")
 
 
 def load_onnx(path: Path | str, device: str = "auto", threads: int | None = None) -> OnnxClassifier:
-    """A file of `ssdg export`, checked before use. It is data: no code in it is run, no other file is read."""
+    """Load a model that `ssdg export` wrote, and check it with a trial run. Needs no torch.
+
+    The file is treated as data: no code in it is executed, and no other file is read.
+
+    Parameters
+    ----------
+    path : Path or str
+        The .onnx file.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        The device of the session. "auto" is CUDA if ONNX Runtime supports it, else the CPU. CUDA needs the package
+        onnxruntime-gpu.
+    threads : int, optional
+        CPU threads of the session. By default, all cores.
+
+    Returns
+    -------
+    OnnxClassifier
+        The classifier, with `classes`, `size`, `rejection` and `answer(images)`.
+
+    Raises
+    ------
+    UserError
+        If onnxruntime is not installed, the file does not exist or was not written by `ssdg export`, its weights are
+        in another file, or the device is not available.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ssdg
+    >>> model = ssdg.load_onnx("model.onnx", device="cpu")  # doctest: +SKIP
+    >>> images = np.zeros((2, model.size, model.size, 3), np.uint8)  # doctest: +SKIP
+    >>> answer = model.answer(images)  # doctest: +SKIP
+    >>> answer.probs.shape == (2, len(model.classes))  # doctest: +SKIP
+    True
+    """
     path = Path(path)
     try:
         import onnxruntime as ort
     except ImportError:
         raise UserError(f"'{path}' needs onnxruntime, which is not installed; run pip install 'ssdg[onnx]'") from None
-    content = read_alone(path)
-    providers = find_providers(device, ort.get_available_providers())
+    content = read_self_contained(path)
+    providers = choose_providers(device, ort.get_available_providers())
     options = ort.SessionOptions()
-    options.log_severity_level = 4  # what goes wrong is told in our own sentence
+    options.log_severity_level = 4  # errors are reported by `invalid_file`
     options.intra_op_num_threads = threads or num_cores()
     options.add_session_config_entry("session.load_model_format", "ONNX")
     try:
@@ -202,44 +176,46 @@ def load_onnx(path: Path | str, device: str = "auto", threads: int | None = None
         classifier.answer(np.full((2, card.size, card.size, 3), 127, np.uint8))
     except UserError:
         raise
-    except Exception as error:  # onnxruntime raises many kinds
-        raise refused(path, " ".join(str(error).split())[:300]) from None
+    except Exception as error:  # onnxruntime raises exceptions of many types
+        raise invalid_file(path, " ".join(str(error).split())[:300]) from None
     return classifier
 
 
-def refused(path: Path, reason: str) -> UserError:
-    """The error for a file that is no exported model."""
-    return UserError(f"'{path}' cannot be used as an exported model ({reason}); make it anew with ssdg export")
+def invalid_file(path: Path, reason: str) -> UserError:
+    """Return the error for a file that is not an exported model."""
+    return UserError(f"'{path}' cannot be used as an exported model ({reason}); write it again with ssdg export")
 
 
-def read_alone(path: Path) -> bytes:
-    """The content of the file; one that points at other files is refused before onnxruntime sees it."""
+def read_self_contained(path: Path) -> bytes:
+    """Read the file; reject one that refers to other files, before ONNX Runtime sees it."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise UserError(f"'{path}' does not exist; give the folder of a run or a model, or an .onnx file") from None
+        raise UserError(f"'{path}' does not exist; give a run folder, a model folder or an .onnx file") from None
     try:
-        is_alone = not has_external_data(memoryview(content))
+        is_self_contained = not has_external_data(memoryview(content))
     except DamagedError as error:
-        raise refused(path, str(error)) from None
-    if not content or not is_alone:
-        raise refused(path, "its weights lie in another file, which is not read" if content else "it is empty")
+        raise invalid_file(path, str(error)) from None
+    if not content:
+        raise invalid_file(path, "it is empty")
+    if not is_self_contained:
+        raise invalid_file(path, "its weights are in another file, which is not read")
     return content
 
 
-def find_providers(device: str, available: list[str]) -> list[str]:
-    """What computes: CUDA where it is there and not unwanted, else the CPU."""
+def choose_providers(device: str, available: list[str]) -> list[str]:
+    """Return the execution providers: CUDA if it is available and `device` allows it, then the CPU."""
     if device not in DEVICES:
         raise unknown("device", device, DEVICES)
     if device == "cuda" and CUDA not in available:
         raise UserError(
-            "no CUDA device is found by onnxruntime; give --device cpu, or pip install onnxruntime-gpu in its place"
+            "no CUDA device is found by onnxruntime; use --device cpu, or replace onnxruntime by onnxruntime-gpu"
         )
     return [*([CUDA] if device != "cpu" and CUDA in available else []), "CPUExecutionProvider"]
 
 
 def read_card(properties: dict[str, str]) -> OnnxCard:
-    """What the file says of itself, every field checked."""
+    """Read and validate the property `ssdg` of the file."""
     if "ssdg" not in properties:
         raise ValueError("it has no property 'ssdg'")
     try:
@@ -250,10 +226,10 @@ def read_card(properties: dict[str, str]) -> OnnxCard:
 
 
 def check_graph(classifier: OnnxClassifier) -> None:
-    """Inputs and outputs must be what the file says of itself; names of dimensions stand for any number."""
+    """Compare inputs and outputs of the graph with the card; a named dimension accepts any size."""
     card, session = classifier.card, classifier.session
     inputs, outputs = (
-        {value.name: value for value in found} for found in (session.get_inputs(), session.get_outputs())
+        {value.name: value for value in values} for values in (session.get_inputs(), session.get_outputs())
     )
     if [*inputs] != ["images"]:
         raise ValueError(f"its inputs are {', '.join(inputs) or 'none'}, not images")
@@ -266,11 +242,70 @@ def check_graph(classifier: OnnxClassifier) -> None:
 
 
 def _check_value(value: Any, kind: str, shape: tuple[int, ...]) -> None:
-    told = tuple(value.shape)
-    fits = len(told) == 1 + len(shape) and all(
-        not isinstance(a, int) or a == b for a, b in zip(told[1:], shape, strict=True)
+    batch, *sides = value.shape or [None]
+    is_match = len(value.shape) == 1 + len(shape) and all(
+        not isinstance(side, int) or side == expected for side, expected in zip(sides, shape, strict=True)
     )
-    if value.type != kind or not fits:
-        raise ValueError(f"its '{value.name}' is {value.type} {list(told)}, not {kind} {['images', *shape]}")
-    if isinstance(told[0], int):
-        raise ValueError(f"it takes {told[0]} images at a time, not any number")
+    if value.type != kind or not is_match:
+        raise ValueError(f"its '{value.name}' is {value.type} {list(value.shape)}, not {kind} {['images', *shape]}")
+    if isinstance(batch, int):
+        raise ValueError(f"it accepts only batches of {batch} images, not of any size")
+
+
+class DamagedError(ValueError):
+    """The content is not a valid message; the text says why."""
+
+
+def has_external_data(content: memoryview) -> bool:
+    """Return whether any tensor of a model stores its values in another file; `DamagedError` if it is no model."""
+    return _has_external_data("model", content, 0)
+
+
+def _has_external_data(kind: str, content: memoryview, depth: int) -> bool:
+    if depth > MAX_DEPTH:
+        raise DamagedError("its messages are nested too deep")
+    if kind == "tensor":
+        return any(
+            number == EXTERNAL_DATA or (number == DATA_LOCATION and value != 0) for number, value in _fields(content)
+        )
+    inner = FIELDS[kind]
+    return any(
+        _has_external_data(inner[number], value, depth + 1)
+        for number, value in _fields(content)
+        if number in inner and isinstance(value, memoryview)
+    )
+
+
+def _fields(content: memoryview) -> Iterator[tuple[int, memoryview | int]]:
+    """Yield the fields of a message: their numbers, and their bytes or integers."""
+    offset = 0
+    while offset < len(content):
+        key, offset = _varint(content, offset)
+        wire_type = key & 7
+        if wire_type == VARINT:
+            value, offset = _varint(content, offset)
+            yield key >> 3, value
+            continue
+        length = {FIXED64: 8, FIXED32: 4}.get(wire_type)
+        if wire_type == BYTES:
+            length, offset = _varint(content, offset)
+        if length is None:
+            raise DamagedError("it has a field of an unknown type")
+        if offset + length > len(content):
+            raise DamagedError("it is truncated")
+        yield key >> 3, content[offset : offset + length]
+        offset += length
+
+
+def _varint(content: memoryview, offset: int) -> tuple[int, int]:
+    """Return an integer of up to ten bytes with seven bits each, and the offset of the next field."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if offset >= len(content):
+            raise DamagedError("it is truncated")
+        byte = content[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, offset
+    raise DamagedError("it has an integer that is too long")

@@ -1,4 +1,4 @@
-"""The file of predictions while it grows: `OUT.part`, and `OUT.part.json`, which says what it belongs to."""
+"""The output file while it is written: `OUT.part`, and `OUT.part.json`, which describes the job it belongs to."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import locked, write_json
-from .find_images import Found
-from .predictions import UNKNOWN, Format, Prediction, Record, columns, find_format
+from .find_images import Entry
+from .predictions import UNKNOWN, OutputFormat, Prediction, Record, column_names, find_format
 
-About = dict[str, Any]
-# How a key of the description reads in a sentence.
-NAMES = {"model": "another model", "reject": "another --reject", "batch": "another --batch", "paths": "other paths"}
+Description = dict[str, Any]
+# key of the description: how a message names a different value
+DIFFERENCES = {
+    "model": "another model",
+    "reject": "another --reject",
+    "batch": "another --batch",
+    "paths": "other paths",
+}
 
 
 @dataclass
-class Written:
-    """How many rows a file has, and of which kind."""
+class RowCounts:
+    """Numbers of rows in a file, in total and by kind."""
 
     rows: int = 0
     unreadable: int = 0
@@ -36,91 +41,92 @@ class Written:
 
 
 @dataclass
-class Part:
-    """Rows of OUT so far. A kill leaves whole batches and perhaps a piece of one, which is cut off again."""
+class PartialOutput:
+    """The rows of OUT so far: complete batches and, after a kill, part of another, which `resume` cuts off."""
 
     out: Path
     rejecting: bool
-    batch: int = 0  # rows that are written at once
-    is_new: bool = False  # no process has written it before
-    written: Written = field(default_factory=Written)
+    batch: int = 0  # rows per write
+    is_new: bool = False  # no earlier process has written rows
+    counts: RowCounts = field(default_factory=RowCounts)
 
     @property
     def path(self) -> Path:
-        """Where the rows are until all are there."""
+        """File of the rows until all are written."""
         return self.out.with_name(f"{self.out.name}.part")
 
     @property
-    def about(self) -> Path:
-        """What the rows belong to."""
+    def description_path(self) -> Path:
+        """File that describes the job of the rows."""
         return self.out.with_name(f"{self.out.name}.part.json")
 
     @property
-    def format(self) -> Format:
-        """By the suffix of the file."""
+    def format(self) -> OutputFormat:
+        """Format of OUT, by its suffix."""
         return find_format(self.out)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of the file."""
-        return columns(rejecting=self.rejecting)
+        """Column names of the file."""
+        return column_names(rejecting=self.rejecting)
 
-    def begin(self, told: About, batch: int | None, usual: int, *, anew: bool) -> None:
-        """Take over the rows of an earlier process with the same description, or start without any.
+    def begin(self, description: Description, batch: int | None, default_batch: int, *, anew: bool) -> None:
+        """Adopt the rows of an earlier process with the same description, or start without any.
 
-        `batch` is what was asked for; else it is that of the earlier process, or the `usual` one.
+        Without a requested `batch`, use that of the earlier process, or `default_batch` for a new file.
         """
         if not anew and self.path.stat().st_size:
-            self.batch = self._known_batch(told, batch)
+            self.batch = self._check_description(description, batch)
             return
-        self.batch, self.is_new = batch or usual, True
+        self.batch, self.is_new = batch or default_batch, True
         self.path.write_bytes(b"")
-        write_json(self.about, told | {"batch": self.batch})
+        write_json(self.description_path, description | {"batch": self.batch})
 
-    def _known_batch(self, told: About, batch: int | None) -> int:
-        """Refuse rows that belong to something else; how many images a batch of theirs has."""
+    def _check_description(self, description: Description, batch: int | None) -> int:
+        """Reject rows of another job; return the batch size they were written with."""
         try:
-            known = json.loads(self.about.read_text(encoding="utf-8"))
-            given = told | {"batch": batch or known["batch"]}
-            other = [key for key in given if known[key] != given[key]]
-            if not isinstance(given["batch"], int) or given["batch"] < 1:
+            stored = json.loads(self.description_path.read_text(encoding="utf-8"))
+            current = description | {"batch": batch or stored["batch"]}
+            different = [key for key in current if stored[key] != current[key]]
+            if not isinstance(current["batch"], int) or current["batch"] < 1:
                 raise ValueError
         except (OSError, ValueError, KeyError, TypeError):
-            raise self._refused("cannot be gone on with, for nothing tells what it belongs to") from None
-        if other:
-            raise self._refused(f"was begun with {NAMES.get(other[0], 'another version of ssdg')}")
-        return int(given["batch"])
+            reason = f"cannot be resumed, because '{self.description_path.name}' is missing or damaged"
+            raise self._not_resumable(reason) from None
+        if different:
+            raise self._not_resumable(f"was started with {DIFFERENCES.get(different[0], 'another version of ssdg')}")
+        return int(current["batch"])
 
-    def _refused(self, reason: str) -> UserError:
-        return UserError(f"'{self.path}' {reason}; give --anew to begin again, or another name after -o")
+    def _not_resumable(self, reason: str) -> UserError:
+        return UserError(f"'{self.path}' {reason}; add --anew to start over, or choose another name with -o")
 
-    def resume(self, found: Iterator[Found]) -> None:
-        """Go past the images that have their rows; a batch that is not whole is cut off and classified again."""
+    def resume(self, entries: Iterator[Entry]) -> None:
+        """Skip the images that have rows; cut off an incomplete batch, so that it is classified again."""
         end, pending = 0, list[Record]()
-        for record, here in self.format.rows.read(self.path, self.columns):
+        for record, record_end in self.format.rows.read(self.path, self.columns):
             pending.append(record)
             if len(pending) == self.batch:
                 for row in pending:
-                    self._check_path(row["path"], next(found, None))
-                    self.written.add(row)
-                end, pending = here, []
+                    self._check_path(row["path"], next(entries, None))
+                    self.counts.add(row)
+                end, pending = record_end, []
         with self.path.open("rb+") as file:
             file.truncate(end)
         if not end:
-            self._append(self.format.rows.head(self.columns))
+            self._append(self.format.rows.header(self.columns))
 
-    def _check_path(self, then: str, found: Found | None) -> None:
-        if found is None or found.path != then:
-            now = f"'{found.path}'" if found else "no image"
-            place = f"row {self.written.rows + 1:,}: '{then}' then, {now} now"
-            raise self._refused(f"does not fit the images that are there now ({place})")
+    def _check_path(self, before: str, entry: Entry | None) -> None:
+        if entry is None or entry.path != before:
+            now = f"'{entry.path}'" if entry else "no image"
+            difference = f"row {self.counts.rows + 1:,}: '{before}' before, {now} now"
+            raise self._not_resumable(f"does not match the current images ({difference})")
 
     def append(self, rows: Sequence[Prediction]) -> None:
-        """Write the rows of a batch at once."""
+        """Write the rows of a batch."""
         records = [row.record(rejecting=self.rejecting) for row in rows]
         self._append(self.format.rows.encode(records))
         for record in records:
-            self.written.add(record)
+            self.counts.add(record)
 
     def _append(self, content: bytes) -> None:
         with self.path.open("ab", buffering=0) as file:
@@ -129,29 +135,28 @@ class Part:
                 view = view[file.write(view) :]
 
     def finish(self) -> None:
-        """All rows are there: the file gets its name."""
+        """Turn the complete rows into OUT."""
         with self.path.open("rb+") as file:
             os.fsync(file.fileno())
         self.format.finish(self.path, self.out, self.columns)
-        self.about.unlink(missing_ok=True)
+        self.description_path.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Delete both files."""
         self.path.unlink(missing_ok=True)
-        self.about.unlink(missing_ok=True)
+        self.description_path.unlink(missing_ok=True)
 
 
 @contextmanager
-def opened_part(out: Path, *, rejecting: bool) -> Iterator[Part]:
-    """The part of a file, for this process alone; where a user's mistake left no row in a new one, it vanishes."""
-    part = Part(out, rejecting)
+def open_partial_output(out: Path, *, rejecting: bool) -> Iterator[PartialOutput]:
+    """Lock the partial output of a file; discard a new one if a `UserError` leaves it without rows."""
+    part = PartialOutput(out, rejecting)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with locked(
-        part.path, busy=f"another process is writing '{part.path}'; wait for it, or give another name after -o"
-    ):
+    busy = f"another process is writing '{part.path}'; wait for it to finish, or choose another name with -o"
+    with locked(part.path, busy=busy):
         try:
             yield part
         except UserError:
-            if part.is_new and not part.written.rows:
+            if part.is_new and not part.counts.rows:
                 part.discard()
             raise

@@ -19,14 +19,17 @@ from ..errors import UserError
 from ..files import atomic_path
 
 COLUMNS = ("path", "class", "confidence", "second", "second_confidence", "error")
-MORE_COLUMNS = ("guess", "score")  # where a model may answer 'unknown'
+REJECT_COLUMNS = ("guess", "score")  # with --reject
+NUMERIC_COLUMNS = frozenset({"confidence", "second_confidence", "score"})
 UNKNOWN = "unknown"
-DIGITS = 6  # of a number in a file, after the point
+NUM_DECIMALS = 6  # of a number in a file
+ROW_GROUP = 1 << 16  # rows of a Parquet file in memory at once
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one image, or why it could not be read."""
+    """The prediction for one image, or why it could not be read."""
 
     path: str
     label: str = ""
@@ -34,42 +37,37 @@ class Prediction:
     second: str = ""
     second_confidence: float = 0.0
     error: str = ""
-    score: float | None = None  # where the model may answer 'unknown': how known the image looks
+    score: float | None = None  # with --reject: how known the image looks
     is_unknown: bool = False
 
-    def record(self, *, rejecting: bool = False) -> dict[str, Any]:
-        """The row by the names of its columns: text, numbers rounded, None where there is nothing."""
+    def record(self, *, rejecting: bool = False) -> Record:
+        """Return the row by column name: text, rounded numbers, None for empty cells."""
         is_read = not self.error
         answers = (
             UNKNOWN if self.is_unknown else self.label,
-            round(self.confidence, DIGITS),
+            round(self.confidence, NUM_DECIMALS),
             self.second,
-            round(self.second_confidence, DIGITS),
+            round(self.second_confidence, NUM_DECIMALS),
         )
         row = dict(
             zip(COLUMNS, (self.path, *(a if is_read else None for a in answers), self.error or None), strict=True)
         )
         if rejecting:
             row["guess"] = self.label or None
-            row["score"] = None if self.score is None else round(self.score, DIGITS)
+            row["score"] = None if self.score is None else round(self.score, NUM_DECIMALS)
         return row
 
 
-def cells(record: dict[str, Any]) -> list[str]:
-    """The row of a CSV file."""
-    return [f"{v:.{DIGITS}f}" if isinstance(v, float) else "" if v is None else str(v) for v in record.values()]
-
-
-def columns(*, rejecting: bool) -> tuple[str, ...]:
-    """The names of a file's columns, in order."""
-    return (*COLUMNS, *MORE_COLUMNS) if rejecting else COLUMNS
+def column_names(*, rejecting: bool) -> tuple[str, ...]:
+    """Return the column names of a file, in order."""
+    return (*COLUMNS, *REJECT_COLUMNS) if rejecting else COLUMNS
 
 
 def best_two(paths: Sequence[str], probs: NDArray[np.floating[Any]], classes: Sequence[str]) -> Iterator[Prediction]:
-    """The two likeliest classes of each image; `probs` is (n, K)."""
+    """Yield the two most likely classes of each image; `probs` is (n, K)."""
     rows, rest = np.arange(len(probs)), probs.copy()
     first = rest.argmax(1)
-    rest[rows, first] = -1  # no probability is so small
+    rest[rows, first] = -1  # below any probability
     second = rest.argmax(1)
     for path, a, b, p, q in zip(
         paths, first, second, probs[rows, first].tolist(), probs[rows, second].tolist(), strict=True
@@ -78,43 +76,45 @@ def best_two(paths: Sequence[str], probs: NDArray[np.floating[Any]], classes: Se
 
 
 def write_predictions(path: Path, rows: Iterable[Prediction]) -> None:
-    """Write the rows as they come into a CSV file, atomically."""
+    """Write a stream of predictions as a CSV file, atomically."""
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        writer.writerows(cells(row.record()) for row in rows)
+        writer.writerows(csv_cells(row.record()) for row in rows)
 
 
-Record = dict[str, Any]
+def csv_cells(record: Record) -> list[str]:
+    """Return the cells of a row in a CSV file."""
+    return [f"{v:.{NUM_DECIMALS}f}" if isinstance(v, float) else "" if v is None else str(v) for v in record.values()]
 
 
-class Rows(Protocol):
+class RowFormat(Protocol):
     """How the rows of a growing file are written and read."""
 
-    def head(self, columns: tuple[str, ...]) -> bytes:
-        """What stands before the first row."""
+    def header(self, columns: tuple[str, ...]) -> bytes:
+        """Return the content before the first row."""
 
     def encode(self, records: Iterable[Record]) -> bytes:
-        """Rows as they stand in the file."""
+        """Return the content of rows."""
 
     def read(self, path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Record, int]]:
-        """Every whole row and where it ends in bytes; what comes after the first that is not whole is left out."""
+        """Yield each complete row and its end in bytes, up to the first incomplete or invalid row."""
 
 
 class CsvRows:
-    """Comma-separated, with a first line of names; numbers have six digits after the point, nothing is empty."""
+    """Comma-separated rows after a header line; numbers have six decimals, missing values are empty."""
 
-    def head(self, columns: tuple[str, ...]) -> bytes:
-        """The line of names."""
+    def header(self, columns: tuple[str, ...]) -> bytes:
+        """Return the header line."""
         return _csv_bytes([columns])
 
     def encode(self, records: Iterable[Record]) -> bytes:
-        """Lines that end with CR LF."""
-        return _csv_bytes(map(cells, records))
+        """Return lines that end with CR LF."""
+        return _csv_bytes(map(csv_cells, records))
 
     def read(self, path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Record, int]]:
-        """Rows of text; a row may go over several lines where a path has line breaks."""
-        lines = WholeLines(path)
+        """Yield rows of text; a row spans several lines if its path contains line breaks."""
+        lines = CompleteLines(path)
         rows = csv.reader(lines, strict=True)
         try:
             if next(rows, None) != list(columns):
@@ -123,37 +123,37 @@ class CsvRows:
                 if len(row) != len(columns):
                     return
                 yield dict(zip(columns, row, strict=True)), lines.end
-        except (csv.Error, UnicodeDecodeError):  # cut off inside quotes, or overwritten
+        except (csv.Error, UnicodeDecodeError):  # truncated inside quotes, or overwritten
             return
 
 
 class JsonRows:
     """A JSON object per line."""
 
-    def head(self, columns: tuple[str, ...]) -> bytes:
-        """Nothing: every line has the names."""
+    def header(self, columns: tuple[str, ...]) -> bytes:
+        """Return nothing: every line contains the names."""
         return b""
 
     def encode(self, records: Iterable[Record]) -> bytes:
-        """Lines that end with LF."""
+        """Return lines that end with LF."""
         lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records]
         return "".join(f"{line}\n" for line in lines).encode()
 
     def read(self, path: Path, columns: tuple[str, ...]) -> Iterator[tuple[Record, int]]:
-        """Objects that have the columns in their order."""
-        lines = WholeLines(path)
+        """Yield objects with exactly these columns, in this order."""
+        lines = CompleteLines(path)
         try:
             for line in lines:
                 record = json.loads(line)
                 if not isinstance(record, dict) or tuple(record) != columns:
                     return
                 yield record, lines.end
-        except ValueError:  # no JSON, or no text
+        except ValueError:  # not JSON, or not UTF-8
             return
 
 
-class WholeLines:
-    """Iterates over the lines of a file that have an end, as text; `end` is where the last one ends in bytes."""
+class CompleteLines:
+    """Iterator over the terminated lines of a file; `end` is the end of the last one in bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.end = path, 0
@@ -173,19 +173,15 @@ def _csv_bytes(rows: Iterable[Iterable[str]]) -> bytes:
     return text.getvalue().encode()
 
 
-GROUP = 1 << 16  # rows of a Parquet file that are in memory at once
-NUMBERS = frozenset({"confidence", "second_confidence", "score"})
-
-
 @dataclass(frozen=True)
-class Format:
-    """How rows are kept while they are written; whether the file is another one in the end."""
+class OutputFormat:
+    """The format of rows while the file grows, and whether the finished file is Parquet."""
 
-    rows: Rows
+    rows: RowFormat
     is_parquet: bool = False
 
     def finish(self, part: Path, out: Path, columns: tuple[str, ...]) -> None:
-        """Make the whole file of the part; the part vanishes."""
+        """Turn the part with all rows into the finished file, and remove the part."""
         if self.is_parquet:
             with atomic_path(out) as temporary:
                 write_parquet(temporary, (record for record, _ in self.rows.read(part, columns)), columns)
@@ -194,32 +190,34 @@ class Format:
             part.replace(out)
 
 
-FORMATS = {".csv": Format(CsvRows()), ".jsonl": Format(JsonRows()), ".parquet": Format(JsonRows(), is_parquet=True)}
+FORMATS = {
+    ".csv": OutputFormat(CsvRows()),
+    ".jsonl": OutputFormat(JsonRows()),
+    ".parquet": OutputFormat(JsonRows(), is_parquet=True),
+}
 
 
-def find_format(out: Path) -> Format:
-    """The format by the file's suffix; refused before time is spent if it cannot be written here."""
-    chosen = FORMATS.get(out.suffix.lower())
-    if chosen is None:
-        raise UserError(
-            f"'{out}' has no suffix that tells its format; give -o a name that ends with {', '.join(FORMATS)}"
-        )
+def find_format(out: Path) -> OutputFormat:
+    """Return the format for the file's suffix; raise `UserError` if such a file cannot be written here."""
+    output_format = FORMATS.get(out.suffix.lower())
+    if output_format is None:
+        raise UserError(f"'{out}' has no known suffix; give -o a file name that ends with {', '.join(FORMATS)}")
     if out.is_dir():
-        raise UserError(f"'{out}' is a folder; give -o the name of a file")
-    if chosen.is_parquet and find_spec("pyarrow") is None:
+        raise UserError(f"'{out}' is a folder; give -o a file name")
+    if output_format.is_parquet and find_spec("pyarrow") is None:
         raise UserError(
             "a .parquet file needs the package pyarrow, which is not installed; run pip install 'ssdg[parquet]'"
         )
-    return chosen
+    return output_format
 
 
 def write_parquet(path: Path, records: Iterator[Record], columns: tuple[str, ...]) -> None:
-    """A row group for every 65,536 rows; nothing is in memory but one of them."""
+    """Write a Parquet file with a row group for every 65,536 rows; only one group is in memory."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    fields: list[Any] = [(name, pa.float64() if name in NUMBERS else pa.string()) for name in columns]
+    fields: list[Any] = [(name, pa.float64() if name in NUMERIC_COLUMNS else pa.string()) for name in columns]
     schema = pa.schema(fields)
     with parquet.ParquetWriter(path, schema) as writer:
-        while group := list(islice(records, GROUP)):
+        while group := list(islice(records, ROW_GROUP)):
             writer.write_table(pa.Table.from_pylist(group, schema=schema))

@@ -1,4 +1,4 @@
-"""Images in, predictions out, in order: decoded ahead of the network, with bounded memory, resumable."""
+"""Predict a stream of images in order: decode ahead of the network, in bounded memory, resumable."""
 
 from __future__ import annotations
 
@@ -18,54 +18,57 @@ from ..data.parallel import num_cores
 from ..data.sources.decode import DECODE_VERSION, UnreadableError, decode, resize
 from ..data.sources.tree import Item, Reader
 from ..errors import UserError
-from .classifier import MOST, Answer, Classifier, Images, OutOfMemory, auto_batch, check_batch, require_rejection
-from .find_images import Found, Refused, find
-from .partial_output import About, Written, opened_part
+from .classifier import MAX_BATCH, Answer, Classifier, Images, OutOfMemory, auto_batch, parse_batch, require_rejection
+from .find_images import Entry, UnreadablePath, find_images
+from .partial_output import Description, RowCounts, open_partial_output
 from .predictions import Prediction, best_two
 
-AHEAD = 1  # batches that are decoded while the network is busy with another
-NOT_A_NUMBER = "the network's answer is not a number"
+FORMAT = 1
+NUM_AHEAD = 1  # batches decoded while the network works on another
+NOT_FINITE = "the network's output is not finite"
 Decoded = Images | str  # pixels, or why there are none
+ReportProgress = Callable[[RowCounts], None]
 
 
-def predictions(
-    classifier: Classifier, found: Iterable[Found], *, batch: int = MOST, reject: float | None = None
+def predict_batches(
+    classifier: Classifier, entries: Iterable[Entry], *, batch: int = MAX_BATCH, reject: float | None = None
 ) -> Iterator[list[Prediction]]:
-    """Lists of one prediction per image, `batch` of them each, in order, in constant memory.
+    """Yield lists of `batch` predictions, one per image, in order, in constant memory.
 
-    With `reject`, the share of known images that may be lost, what looks less known is marked as unknown.
+    With `reject`, the fraction of known images that may be rejected, mark images that look less known as unknown.
     """
     threshold = None if reject is None else require_rejection(classifier).threshold(reject)
-    asked = Asked(classifier, batch)
-    for part, decoded in decoded_batches(found, batch, classifier.size):
-        yield list(_told(asked, part, decoded, threshold))
+    batched = BatchedClassifier(classifier, batch)
+    for part, decoded in decode_batches(entries, batch, classifier.size):
+        yield list(_predict_batch(batched, part, decoded, threshold))
 
 
-def decoded_batches(
-    found: Iterable[Found], batch: int, size: int
-) -> Iterator[tuple[Sequence[Found], Sequence[Decoded]]]:
-    """What was found, in lists of `batch`, and its pixels; the next list is decoded while a caller works on one."""
-    stream, waiting = iter(found), deque[tuple[list[Found], list[Future[Decoded]]]]()
+def decode_batches(
+    entries: Iterable[Entry], batch: int, size: int
+) -> Iterator[tuple[Sequence[Entry], Sequence[Decoded]]]:
+    """Yield lists of `batch` entries with their pixels; decode the next list while the caller works on one."""
+    stream, waiting = iter(entries), deque[tuple[list[Entry], list[Future[Decoded]]]]()
     pool = ThreadPoolExecutor(num_cores())
     with Reader() as reader:
         try:
             while True:
-                while len(waiting) <= AHEAD and (part := list(islice(stream, batch))):
-                    waiting.append((part, [pool.submit(_decoded, reader, one, size) for one in part]))
+                while len(waiting) <= NUM_AHEAD and (part := list(islice(stream, batch))):
+                    waiting.append((part, [pool.submit(_decode, reader, entry, size) for entry in part]))
                 if not waiting:
                     return
                 part, futures = waiting.popleft()
                 yield part, [future.result() for future in futures]
-                reader.close_all_but({one.file for more, _ in waiting for one in more if isinstance(one, Item)})
+                pending = [entry for later, _ in waiting for entry in later]
+                reader.close_all_but({entry.file for entry in pending if isinstance(entry, Item)})
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _decoded(reader: Reader, found: Found, size: int) -> Decoded:
-    if isinstance(found, Refused):
-        return found.reason
+def _decode(reader: Reader, entry: Entry, size: int) -> Decoded:
+    if isinstance(entry, UnreadablePath):
+        return entry.reason
     try:
-        content = reader.read(found)
+        content = reader.read(entry)
         return decode(content, size) if isinstance(content, bytes) else resize(content, size)
     except UnreadableError as error:
         return str(error)
@@ -74,28 +77,30 @@ def _decoded(reader: Reader, found: Found, size: int) -> Decoded:
 
 
 @dataclass
-class Asked:
-    """A classifier that is asked for at most so many images at once; fewer where they do not fit into its memory."""
+class BatchedClassifier:
+    """A classifier with a maximum batch size, which is halved whenever a batch does not fit into memory."""
 
     classifier: Classifier
-    most: int
+    max_batch: int
 
     def answer(self, images: Images) -> Answer:
-        """The answer for any number of images."""
+        """Return the answer for any number of images."""
         while True:
             try:
-                starts = range(0, len(images), self.most)
-                return joined([self.classifier.answer(images[start : start + self.most]) for start in starts])
+                starts = range(0, len(images), self.max_batch)
+                return concat_answers(
+                    [self.classifier.answer(images[start : start + self.max_batch]) for start in starts]
+                )
             except OutOfMemory:
-                if self.most == 1:
+                if self.max_batch == 1:
                     raise UserError(
-                        "one image alone does not fit into the device's memory; free some, or give --device cpu"
+                        "a single image does not fit into the device's memory; free some memory, or use --device cpu"
                     ) from None
-                self.most = min(self.most, len(images)) // 2 or 1
+                self.max_batch = min(self.max_batch, len(images)) // 2 or 1
 
 
-def joined(parts: Sequence[Answer]) -> Answer:
-    """The answers one after another."""
+def concat_answers(parts: Sequence[Answer]) -> Answer:
+    """Concatenate the answers of several batches."""
     if len(parts) == 1:
         return parts[0]
     scores = [part.scores for part in parts if part.scores is not None]
@@ -107,42 +112,40 @@ def joined(parts: Sequence[Answer]) -> Answer:
     )
 
 
-def _told(
-    asked: Asked, found: Sequence[Found], decoded: Sequence[Decoded], threshold: float | None
+def _predict_batch(
+    batched: BatchedClassifier, entries: Sequence[Entry], decoded: Sequence[Decoded], threshold: float | None
 ) -> Iterator[Prediction]:
     images = [image for image in decoded if not isinstance(image, str)]
-    paths = [one.path for one, image in zip(found, decoded, strict=True) if not isinstance(image, str)]
-    answers = (
-        _rows(paths, asked.answer(np.stack(images)), asked.classifier.classes, threshold) if images else iter(())
+    paths = [entry.path for entry, image in zip(entries, decoded, strict=True) if not isinstance(image, str)]
+    rows = (
+        _to_predictions(paths, batched.answer(np.stack(images)), batched.classifier.classes, threshold)
+        if images
+        else iter(())
     )
-    for one, image in zip(found, decoded, strict=True):
-        yield Prediction(one.path, error=image) if isinstance(image, str) else next(answers)
+    for entry, image in zip(entries, decoded, strict=True):
+        yield Prediction(entry.path, error=image) if isinstance(image, str) else next(rows)
 
 
-def _rows(
+def _to_predictions(
     paths: Sequence[str], answer: Answer, classes: Sequence[str], threshold: float | None
 ) -> Iterator[Prediction]:
-    finite = np.isfinite(answer.probs).all(1).tolist()
+    is_finite = np.isfinite(answer.probs).all(1).tolist()
     scores = answer.scores.tolist() if answer.scores is not None and threshold is not None else None
-    for number, row in enumerate(best_two(paths, answer.probs, classes)):
-        if not finite[number]:
-            yield Prediction(row.path, error=NOT_A_NUMBER)
+    for index, row in enumerate(best_two(paths, answer.probs, classes)):
+        if not is_finite[index]:
+            yield Prediction(row.path, error=NOT_FINITE)
         elif scores is None or threshold is None:
             yield row
         else:
-            yield replace(row, score=scores[number], is_unknown=scores[number] < threshold)
-
-
-FORMAT = 1
-Report = Callable[[Written], None]  # hears of the rows that are written so far
+            yield replace(row, score=scores[index], is_unknown=scores[index] < threshold)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be classified, and into which file."""
+    """What to classify, how, and the file to write."""
 
     model: Path
-    words: tuple[str, ...]
+    inputs: tuple[str, ...]
     out: Path
     reject: float | None = None
     batch: int | str = "auto"
@@ -150,43 +153,43 @@ class Job:
     null: bool = False
     anew: bool = False
 
-    def find(self, listed: BufferedIOBase | None) -> Iterator[Found]:
-        """Every image, in order."""
-        return find(self.words, listed, null=self.null)
+    def find_images(self, path_list: BufferedIOBase | None) -> Iterator[Entry]:
+        """Yield every image, in order."""
+        return find_images(self.inputs, path_list, null=self.null)
 
 
-def classify(job: Job, classifier: Classifier, listed: BufferedIOBase | None, report: Report) -> Written:
-    """Write a row for every image; what an earlier process wrote of the same job is kept."""
+def classify(job: Job, classifier: Classifier, path_list: BufferedIOBase | None, report: ReportProgress) -> RowCounts:
+    """Write a row for every image, after the rows that an earlier process wrote for the same job."""
     if job.reject is not None:
         require_rejection(classifier)
-    given, usual = check_batch(job.batch), auto_batch(classifier.free_bytes(), classifier.size)
-    found = job.find(listed)
-    with opened_part(job.out, rejecting=job.reject is not None) as part:
-        part.begin(describe(job), given, usual, anew=job.anew)
-        part.resume(found)
-        report(part.written)
-        for rows in predictions(classifier, found, batch=part.batch, reject=job.reject):
+    batch, default_batch = parse_batch(job.batch), auto_batch(classifier.free_bytes(), classifier.size)
+    entries = job.find_images(path_list)
+    with open_partial_output(job.out, rejecting=job.reject is not None) as part:
+        part.begin(describe(job), batch, default_batch, anew=job.anew)
+        part.resume(entries)
+        report(part.counts)
+        for rows in predict_batches(classifier, entries, batch=part.batch, reject=job.reject):
             part.append(rows)
-            report(part.written)
-        if not part.written.rows:
+            report(part.counts)
+        if not part.counts.rows:
             raise UserError("the list on standard input names no image; give one path per line")
         part.finish()
-        return part.written
+        return part.counts
 
 
-def describe(job: Job) -> About:
-    """What rows depend on."""
+def describe(job: Job) -> Description:
+    """Return what the rows depend on."""
     return {
         "format": FORMAT,
         "decoder": DECODE_VERSION,
         "model": digest_of(job.model, job.plugin),
-        "paths": hashlib.sha256(os.fsencode("\0".join(job.words))).hexdigest(),
+        "paths": hashlib.sha256(os.fsencode("\0".join(job.inputs))).hexdigest(),
         "reject": job.reject,
     }
 
 
 def digest_of(model: Path, plugin: Path | None) -> str:
-    """A hash of the contents of a model: a file, or all files of the folder of a model or a run's model."""
+    """Return a hash of a model's content: a file, or all files of a model folder or of a run's model."""
     folder = model / "model" if (model / "model").is_dir() else model
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else [model]
     sha = hashlib.sha256()

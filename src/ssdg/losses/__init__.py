@@ -1,1 +1,1 @@
-"""Losses and schedules as pure functions of tensors and floats."""
+"""Losses, selection rules and schedules as pure functions of tensors and floats."""

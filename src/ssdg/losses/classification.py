@@ -1,4 +1,4 @@
-"""Cross-entropy for class indices and for soft labels, and the check that every loss needs."""
+"""Cross-entropy for class indices and soft labels, and the empty-batch check that all losses share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def require_rows(values: Tensor, name: str) -> None:
-    """Refuse an empty batch, whose mean would be NaN and spread silently."""
+    """Raise an error if the batch is empty: its mean would be NaN and spread silently."""
     if values.shape[0] == 0:
         raise ValueError(f"{name} needs at least one sample; the batch is empty")
 
@@ -18,7 +18,7 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(logits, y)
 
 
-def cross_entropy_each(logits: Tensor, y: Tensor) -> Tensor:
-    """The cross-entropy of every sample: (B,)."""
-    require_rows(logits, "cross_entropy_each")
+def cross_entropy_per_sample(logits: Tensor, y: Tensor) -> Tensor:
+    """−Σ_k y_k log p_k of each sample: (B,)."""
+    require_rows(logits, "cross_entropy_per_sample")
     return F.cross_entropy(logits, y, reduction="none")

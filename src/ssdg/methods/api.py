@@ -1,11 +1,11 @@
-"""What a method is, what it may ask of the engine, and the registry of all methods."""
+"""The method API: settings, learners, requests to the engine, and the registry of all methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -28,54 +28,87 @@ from ..errors import unknown
 from ..models.backbones import Backbone
 from ..models.heads import linear_head
 from ..profiling import timed
+from ..schema import LabelKind as LabelKind
 
 Family = Literal["source", "DA", "DG", "DA+DG", "SSL", "ours"]
-Need = Literal["unlabeled", "balanced", "second", "strong"]  # data; as many images per domain; further views
+Need = Literal["unlabeled", "balanced", "second", "strong"]  # data; equal images per domain; extra views
 VIEWS: tuple[View, ...] = ("second", "strong")
 MakeBackbone = Callable[[], Backbone]
 Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> class (n,), keep (n,)
 
 
-def no_switch(value: Any) -> Any:
-    """Refuse true and false where a number is meant; Python would take them for 1 and 0."""
+def reject_bool(value: Any) -> Any:
+    """Reject true and false where a number is expected; Python would accept them as 1 and 0."""
     if isinstance(value, bool):
-        raise ValueError("a number is wanted here, not true or false")
+        raise ValueError("expected a number, not true or false")
     return value
 
 
 class Settings(BaseModel):
-    """A method's settings; the defaults are the paper's (section Implementation Details)."""
+    """A method's settings; the defaults are the paper's (section Implementation Details).
+
+    A method overrides the hooks below if its settings contain those of another method, name extra backbones or
+    files, or need other values for crawls or dry runs. Shared code never looks up a setting by name.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    epochs: int = Field(30, ge=1, description="passes of training per stage")
-    batch: int = Field(128, ge=2, description="labeled images per step; as many unlabeled ones beside them")
-    iterations: int | None = Field(None, ge=1, description="steps per epoch; empty: as long as the data")
+    epochs: int = Field(30, ge=1, description="training epochs per stage")
+    batch: int = Field(128, ge=2, description="labeled images per step; the same number of unlabeled ones is added")
+    iterations: int | None = Field(None, ge=1, description="steps per epoch; empty: one pass over the data")
     lr: float = Field(1e-3, gt=0, description="learning rate of the first cycle")
     lr_shape: Literal["fixed", "hump"] = Field(
-        "fixed", description="within a stage: fixed, or up over a tenth of the steps and down by a cosine"
+        "fixed", description="within a stage: fixed, or linear warm-up over a tenth of the steps, then cosine decay"
     )
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(5e-4, ge=0)
 
+    path_fields: ClassVar[tuple[str, ...]] = ()  # settings that hold a path: hashes use its last part only
+    crawl_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults that change if an unlabeled domain is a crawl
+
     @field_validator("*", mode="before")
     @classmethod
-    def _numbers(cls, value: Any, info: ValidationInfo) -> Any:
+    def _reject_bool(cls, value: Any, info: ValidationInfo) -> Any:
         is_switch = cls.model_fields[str(info.field_name)].annotation is bool
-        return value if is_switch else no_switch(value)
+        return value if is_switch else reject_bool(value)
+
+    @classmethod
+    def nested_methods(cls, values: Mapping[str, Any]) -> dict[str, Method]:
+        """Return the fields that hold the settings of another method, given the values set so far."""
+        return {}
+
+    def nested(self) -> dict[str, Settings]:
+        """Return the settings of other methods inside these, by field."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in fields.items() if isinstance(value, Settings)}
+
+    def extra_backbones(self) -> dict[str, tuple[str, str | None]]:
+        """Return backbones other than the run's by the field that names them: (backbone, weights or None)."""
+        return {}
+
+    def shortened(self, *, batch: int, iterations: int) -> Settings:
+        """Return the settings of a dry run: one short epoch per stage, nested settings included."""
+        update: dict[str, Any] = {"batch": batch, "epochs": 1, "iterations": iterations}
+        for name, settings in self.nested().items():
+            update[name] = settings.shortened(batch=batch, iterations=iterations)
+        return self.model_copy(update=update)
+
+    def schedules(self) -> dict[str, list[float]]:
+        """Return quantities worth plotting that follow from the settings alone: one value per epoch of a stage."""
+        return {}
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a learner must know of the data to be built."""
+    """What a learner must know about the data to be built."""
 
     num_classes: int
-    num_domains: int = 1  # of the labeled and pseudo-labeled images it is trained on
+    num_domains: int = 1  # of the labeled and pseudo-labeled images it trains on
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training step stands: cycle from 1, epoch and step within the stage from 0."""
+    """The position of a training step: cycle from 1, epoch and step within the stage from 0."""
 
     round: int
     epoch: int
@@ -96,19 +129,62 @@ class Learner(Protocol):
     opts: dict[str, Optimizer]
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """Update the networks; return detached scalars worth plotting."""
+        """Update the networks; return detached scalars to plot."""
         ...
 
     def logits(self, x: Tensor) -> Tensor:
-        """(networks, B, classes) for images in [0, 1]."""
+        """Return (networks, B, classes) for images in [0, 1]."""
         ...
 
 
 LearnerT = TypeVar("LearnerT", bound=Learner)
 
 
-class Trainer(Protocol):
-    """What a method may ask of the engine. Both verbs may be called again and then do nothing twice."""
+@dataclass(frozen=True, eq=False)
+class StageRequest:
+    """A stage that a method requests: train `learner` on `inputs` for `settings.epochs`."""
+
+    key: str  # unique within a cycle; all randomness of the stage derives from (run seed, round, key)
+    learner: Learner
+    inputs: Inputs
+    settings: Settings
+    round: int = 1
+    lr_scale: float = 1.0
+    product: bool = False  # the learner is shipped in the end: the engine evaluates it after every epoch
+    title: str = ""  # for people, e.g. "labeler of sketch"; empty: the key
+    group: str = ""  # common title of sibling stages, e.g. "labelers"
+
+
+@dataclass(frozen=True, eq=False)
+class LabelRequest:
+    """A labeling that a method requests: `learner` labels `pool` by `rule`."""
+
+    key: str
+    learner: Learner
+    pool: UnlabeledSet
+    rule: Rule
+    round: int
+    kind: LabelKind = "pseudo-labels"
+    title: str = ""  # for people, e.g. "clean set (EID)"; empty: the key
+
+
+class StageRunner(Protocol):
+    """What answers the requests: the engine trains, a plan counts, a replay reads files."""
+
+    def run_stage(self, request: StageRequest) -> None:
+        """Bring the learner to the end of the stage."""
+        ...
+
+    def run_labeling(self, request: LabelRequest) -> PseudoLabels:
+        """Return the labels of the pool."""
+        ...
+
+
+class Trainer:
+    """What a method may ask of the engine: two verbs, both idempotent. It gives access to nothing else."""
+
+    def __init__(self, runner: StageRunner) -> None:
+        self._runner = runner
 
     def train(
         self,
@@ -120,20 +196,92 @@ class Trainer(Protocol):
         round: int = 1,
         lr_scale: float = 1.0,
         product: bool = False,
+        title: str = "",
+        group: str = "",
     ) -> None:
-        """Train for `settings.epochs`.
+        """Train `learner` on `inputs` for `settings.epochs`.
 
-        `product` marks the learner that will be used in the end: the engine evaluates it after every epoch.
+        Parameters
+        ----------
+        key
+            Name of the stage, unique within a cycle. Its randomness derives from (run seed, round, key), and a
+            stage that has finished is not trained again.
+        learner
+            Updated in place.
+        inputs
+            The sets to draw batches from, and how.
+        settings
+            Epochs, batch size and learning rate of the stage.
+        round
+            The cycle, from 1.
+        lr_scale
+            Factor on the learning rate.
+        product
+            Whether this learner is shipped in the end: the engine evaluates it after every epoch.
+        title
+            Name of the stage in reports, such as "labeler of sketch".
+        group
+            Common title of sibling stages, such as "labelers": reports draw their losses in one figure.
         """
-        ...
+        self._runner.run_stage(
+            StageRequest(key, learner, inputs, settings, round, lr_scale, product, title or key, group)
+        )
 
-    def label(self, key: str, learner: Learner, pool: UnlabeledSet, rule: Rule, *, round: int) -> PseudoLabels:
-        """Let the learner label the pool."""
-        ...
+    def label(
+        self,
+        key: str,
+        learner: Learner,
+        pool: UnlabeledSet,
+        rule: Rule,
+        *,
+        round: int,
+        kind: LabelKind = "pseudo-labels",
+        title: str = "",
+    ) -> PseudoLabels:
+        """Let `learner` label the images of `pool`.
+
+        Parameters
+        ----------
+        key
+            Name of the labeling, unique within a cycle. One that exists is read, not computed again.
+        learner
+            Its logits are passed to `rule`; it is not changed.
+        pool
+            The images to label.
+        rule
+            Maps logits (networks, n, K) to a class (n,) and a selection mask (n,).
+        round
+            The cycle, from 1.
+        kind
+            "pseudo-labels" for labels of one domain by its labeler, "clean-set" for a selection of the pool.
+        title
+            Name of the labeling in reports, such as "clean set (EID)".
+
+        Returns
+        -------
+        PseudoLabels
+            Class, mask, confidence and the votes of each network, in the order of `pool`.
+        """
+        return self._runner.run_labeling(LabelRequest(key, learner, pool, rule, round, kind, title or key))
 
 
-class Build(Protocol):
-    """Makes a learner whose initial weights depend on the run's seed and on `key` alone."""
+@dataclass(frozen=True, eq=False)
+class LearnerRequest:
+    """A learner that a method asks to be built."""
+
+    key: str
+    learner: Callable[[MakeBackbone, Sizes, Any], Learner]
+    settings: Settings
+    num_domains: int = 1
+    backbone: str | None = None  # default: the run's
+    weights: str | None = None  # default: the run's
+
+
+class Build:
+    """Builds learners whose initial weights depend on the run's seed and on `key` alone."""
+
+    def __init__(self, make: Callable[[LearnerRequest], Any]) -> None:
+        self.make = make
 
     def __call__(
         self,
@@ -145,8 +293,9 @@ class Build(Protocol):
         backbone: str | None = None,
         weights: str | None = None,
     ) -> LearnerT:
-        """`backbone` and `weights` default to the run's."""
-        ...
+        """Return a new learner; `backbone` and `weights` default to the run's."""
+        built: LearnerT = self.make(LearnerRequest(key, learner, settings, num_domains, backbone, weights))
+        return built
 
 
 Algorithm = Callable[[Task, Trainer, Build, Any], Learner]
@@ -154,10 +303,31 @@ Algorithm = Callable[[Task, Trainer, Build, Any], Learner]
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the registry. `learner` is the class of the product, what is evaluated and shipped.
+    """A row of the registry.
 
-    `presets` are settings by the preset's name; "quick photo" and "quick none" hold for one kind of data only.
-    Without an `algorithm` of its own a method is one stage of training on all the data that it needs.
+    Parameters
+    ----------
+    name
+        The name on the command line.
+    family
+        The group of the paper's tables it belongs to.
+    paper
+        Reference of the publication.
+    summary
+        One line for `ssdg methods`.
+    learner
+        Class of the product: what is evaluated and shipped.
+    settings
+        Its settings with their defaults.
+    needs
+        Data and views that it needs.
+    presets
+        Settings by preset name. "quick photo" and "quick none" apply to one kind of data only.
+    algorithm
+        Trains the product on a task. Default: one stage on all the data that it needs.
+    uses_web_labels
+        Whether the algorithm handles web-labels itself. Others that take several labeled domains may receive them
+        as labels.
     """
 
     name: str
@@ -169,28 +339,29 @@ class Method:
     needs: tuple[Need, ...] = ()
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     algorithm: Algorithm | None = None
-    uses_web_labels: bool = False  # itself; others of several labeled domains may be given them as labels
+    uses_web_labels: bool = False
 
     @property
     def web_labels(self) -> tuple[WebLabel, ...]:
-        """The strategies for web-labels that it can follow, as the paper lists them."""
+        """The web-label strategies that the method supports, in the paper's order."""
         if self.uses_web_labels:
             return ("ignored", "retained", "refined")
         return ("ignored", "retained") if self.family in ("source", "DG") else ("ignored",)
 
     def fit(self, task: Task, trainer: Trainer, build: Build, settings: Settings) -> Learner:
-        """Train on a task; returns the product."""
+        """Train on a task; return the product."""
         if task.web and not self.uses_web_labels:
             task = retained(task)
         if self.algorithm is not None:
             return self.algorithm(task, trainer, build, settings)
         product = build("main", self.learner, settings, num_domains=task.labeled.num_domains)
         pool = task.pool if "unlabeled" in self.needs else None
-        trainer.train("main", product, self.inputs(task.labeled, pool, settings), settings, product=True)
+        inputs = self.inputs(task.labeled, pool, settings)
+        trainer.train("main", product, inputs, settings, product=True, title=self.name)
         return product
 
     def inputs(self, labeled: LabeledSet | MixedSet, unlabeled: UnlabeledSet | None, settings: Settings) -> Inputs:
-        """These sets, drawn as the method needs them."""
+        """Return these sets, drawn as the method needs them."""
         return Inputs(
             labeled,
             unlabeled=unlabeled,
@@ -201,7 +372,7 @@ class Method:
 
 
 def retained(task: Task) -> Task:
-    """Web-labels as labels: crawls join the labeled set as further domains, and nothing of them is unlabeled."""
+    """Return the task with web-labels as labels: crawls become labeled domains and are no longer unlabeled."""
     crawls = [task.unlabeled[name].labeled_as(y) for name, y in task.web.items()]
     rest = {name: pool for name, pool in task.unlabeled.items() if name not in task.web}
     return replace(task, labeled=concat_labeled([task.labeled, *crawls]), unlabeled=rest, web={})
@@ -211,7 +382,7 @@ METHODS: dict[str, Method] = {}
 
 
 def register(method: Method) -> Method:
-    """Add a method to the registry; a name is given once."""
+    """Add a method to the registry; a name can be registered once."""
     if method.name in METHODS:
         raise ValueError(f"a method named '{method.name}' is registered already")
     METHODS[method.name] = method
@@ -219,7 +390,7 @@ def register(method: Method) -> Method:
 
 
 def find_method(name: str, family: Family | None = None) -> Method:
-    """The method of this name, or an error that names the near ones. `A+B` is composed when first asked for."""
+    """Return the method of this name, or raise an error that suggests similar names. `A+B` is composed on demand."""
     if "+" in name and name not in METHODS and family in (None, "DA+DG"):
         from .compose import pair  # which itself needs the registry
 
@@ -231,7 +402,7 @@ def find_method(name: str, family: Family | None = None) -> Method:
 
 
 def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:
-    """The paper's optimizer over all parameters of the modules, fused: same numbers, half the time."""
+    """Return the paper's optimizer over all parameters of the modules, fused: same numbers, half the time."""
     parameters = list(chain.from_iterable(m.parameters() for m in modules))
     return SGD(
         parameters,
@@ -243,9 +414,9 @@ def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:
 
 
 def descend(loss: Tensor, *optimizers: Optimizer) -> None:
-    """One step down the gradient of `loss` for the parameters of these optimizers; the others stay.
+    """Take one step of these optimizers on `loss`; other parameters do not change.
 
-    Their gradients are gone afterwards: a network's worth of memory that the next forward pass can have.
+    Gradients are freed afterwards: a network's worth of memory that the next forward pass can use.
     """
     for optimizer in optimizers:
         optimizer.zero_grad()
@@ -258,11 +429,11 @@ def descend(loss: Tensor, *optimizers: Optimizer) -> None:
 
 
 def with_head(backbone: Backbone, num_classes: int) -> nn.Sequential:
-    """A whole classifier: images to logits."""
+    """Return a classifier: images to logits."""
     return nn.Sequential(backbone, linear_head(backbone.num_features, num_classes))
 
 
 def argmax_rule(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Q = argmax p (Eq. APL): the class of highest mean probability over the networks; everything is kept."""
+    """Apply Q = argmax p (Eq. APL): the class of highest mean probability over the networks; select every image."""
     y = logits.softmax(-1).mean(0).argmax(-1)
     return y, torch.ones_like(y, dtype=torch.bool)

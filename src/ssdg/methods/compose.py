@@ -1,4 +1,4 @@
-"""A+B: a domain adaptation method labels every unlabeled domain, a domain generalization method learns all of it."""
+"""A+B: a domain adaptation method labels every unlabeled domain, a domain generalization method learns from all."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from .eid.labeling import Labeling
 
 
 def compose(first: Method, second: Method) -> Method:
-    """The method `first+second`: settings are those of `second`, those of `first` stand in the group `labeler`.
+    """Return the method `first+second` with the settings of `second` and those of `first` in the group `labeler`.
 
-    Each unlabeled domain gets a labeler of its own, trained as in the first cycle of `eid`. Then `second` sees the
-    labeled and all pseudo-labeled images as a labeled set of several domains; nothing is left unlabeled.
+    Each unlabeled domain gets its own labeler, trained as in the first cycle of `eid`. Then `second` receives the
+    labeled and all pseudo-labeled images as one labeled set of several domains; nothing stays unlabeled.
     """
 
     def algorithm(task: Task, trainer: Trainer, build: Build, settings: Any) -> Learner:
         labeling = Labeling(first, settings.labeler)
         pseudo = labeling.pseudo_label(task, trainer, labeling.build(task, build), task.labeled)
         joined = replace(task, labeled=concat_labeled([task.labeled, pseudo]), unlabeled={})
-        own = second.settings.model_validate(settings.model_dump(exclude={"labeler"}))
-        return second.fit(joined, trainer, build, own)
+        second_settings = second.settings.model_validate(settings.model_dump(exclude={"labeler"}))
+        return second.fit(joined, trainer, build, second_settings)
 
     return Method(
         name=f"{first.name}+{second.name}",
         family="DA+DG",
         paper=f"{first.paper}; {second.paper}",
-        summary=f"{first.name} labels each unlabeled domain, {second.name} learns labeled and pseudo-labeled images",
+        summary=f"{first.name} labels each unlabeled domain, {second.name} trains on labels and pseudo-labels",
         learner=second.learner,
         settings=settings_of(first, second),
         needs=("unlabeled",),
@@ -41,14 +41,21 @@ def compose(first: Method, second: Method) -> Method:
 
 
 def settings_of(first: Method, second: Method) -> type[Settings]:
-    """The settings of `second` with a group `labeler` of those of `first`."""
+    """Return the settings of `second` with a group `labeler` of those of `first`."""
+    base: Any = second.settings
+
+    class Pair(base):  # type: ignore[misc]
+        @classmethod
+        def nested_methods(cls, values: Mapping[str, Any]) -> dict[str, Method]:
+            return {"labeler": first}
+
     labeler = Field(default_factory=first.settings, description=f"settings of {first.name}")
     name = f"{first.settings.__name__}And{second.settings.__name__}"
-    return create_model(name, __base__=second.settings, labeler=(first.settings, labeler))
+    return create_model(name, __base__=Pair, labeler=(first.settings, labeler))
 
 
 def presets_of(first: Method, second: Method) -> Mapping[str, Mapping[str, Any]]:
-    """What either changes in a preset."""
+    """Return what either method changes in a preset."""
     names = first.presets.keys() | second.presets.keys()
     return {
         name: {**second.presets.get(name, {}), "labeler": dict(first.presets.get(name, {}))} for name in sorted(names)
@@ -56,6 +63,6 @@ def presets_of(first: Method, second: Method) -> Mapping[str, Mapping[str, Any]]
 
 
 def pair(name: str) -> Method:
-    """`A+B` by its name, or an error that says which part is not known."""
+    """Return the method `A+B` of this name, or raise an error that names the unknown part."""
     first, _, second = name.partition("+")
     return compose(find_method(first, family="DA"), find_method(second, family="DG"))

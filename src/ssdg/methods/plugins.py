@@ -1,4 +1,4 @@
-"""Methods from a file of the user's: the file is run once and registers them."""
+"""Load plugins: Python files of the user that register methods."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .api import METHODS
 
 
 def load_plugin(path: Path) -> str:
-    """Run the file, unless this process has done so, and return a digest of its content.
+    """Run a plugin once per process and return a digest of its content.
 
-    A plugin is Python code and can do what you can: give only files that you trust.
+    A plugin is Python code with all your permissions: load only files that you trust.
     """
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError as error:
-        raise UserError(f"the plugin '{path}' cannot be read ({error.strerror}); give a Python file") from None
+        raise UserError(f"the plugin '{path}' cannot be read ({error.strerror}); pass a Python file") from None
     name = f"ssdg_plugin_{digest}"
     if name not in sys.modules:
         _run(path, name)
@@ -36,22 +36,22 @@ def _run(path: Path, name: str) -> None:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        for half_done in set(METHODS) - known:
-            del METHODS[half_done]
+        for registered in set(METHODS) - known:
+            del METHODS[registered]
         del sys.modules[name]
-        line = _line_of(error, path)
-        raise UserError(f"the plugin '{path}' fails{line}: {type(error).__name__}: {error}") from error
+        line = _describe_line(error, path)
+        raise UserError(f"the plugin '{path}' failed{line}: {type(error).__name__}: {error}") from error
     if set(METHODS) == known:
         del sys.modules[name]
-        raise UserError(f"the plugin '{path}' registers no method; call ssdg.methods.register in it")
+        raise UserError(f"the plugin '{path}' registers no method; it must call ssdg.methods.register")
 
 
-def _line_of(error: Exception, path: Path) -> str:
+def _describe_line(error: Exception, path: Path) -> str:
     if isinstance(error, SyntaxError):
-        return f" in line {error.lineno}"
-    step, line = error.__traceback__, ""
-    while step is not None:
-        if step.tb_frame.f_code.co_filename == str(path):
-            line = f" in line {step.tb_lineno}"
-        step = step.tb_next
+        return f" on line {error.lineno}"
+    frame, line = error.__traceback__, ""
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(path):
+            line = f" on line {frame.tb_lineno}"
+        frame = frame.tb_next
     return line

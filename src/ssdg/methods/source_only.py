@@ -1,9 +1,6 @@
-"""Source-only: cross-entropy on the labeled domain; and the warm start of other methods with its backbone."""
+"""Source-only, the baseline trained on the labeled domain, and the warm start of other methods from its backbone."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -12,7 +9,8 @@ from ..losses.classification import cross_entropy
 from ..models.backbones import backbones_of
 from .api import (
     Build,
-    LearnerT,
+    Learner,
+    LearnerRequest,
     MakeBackbone,
     Method,
     Progress,
@@ -27,7 +25,7 @@ from .api import (
 
 
 class SourceOnly:
-    """One network, one loss."""
+    """One network trained with cross-entropy."""
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: Settings) -> None:
         self.network = with_head(make_backbone(), sizes.num_classes)
@@ -35,13 +33,13 @@ class SourceOnly:
         self.opts = {"network": sgd([self.network], settings)}
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """One descent step on the labeled batch."""
+        """Take one step on the labeled batch."""
         loss = cross_entropy(self.network(batch.labeled.x), batch.labeled.y)
         descend(loss, self.opts["network"])
         return {"loss": loss.detach()}
 
     def logits(self, x: Tensor) -> Tensor:
-        """(1, B, classes)."""
+        """Return (1, B, classes)."""
         logits: Tensor = self.network(x)
         return logits.unsqueeze(0)
 
@@ -51,46 +49,28 @@ register(
         name="source-only",
         family="source",
         paper="the baseline of every table",
-        summary="cross-entropy on the labeled domain alone",
+        summary="cross-entropy on the labeled domain only",
         learner=SourceOnly,
     )
 )
 
 
-@dataclass(frozen=True)
-class WarmBuild:
-    """Builds learners whose backbones start from `trained`; see `ssdg.methods.api.Build`.
-
-    Heads keep their own random start, so that the two classifiers of MCD and the two networks of DCG differ.
-    """
-
-    build: Build
-    trained: Mapping[str, Tensor]
-
-    def __call__(
-        self,
-        key: str,
-        learner: Callable[[MakeBackbone, Sizes, Settings], LearnerT],
-        settings: Settings,
-        *,
-        num_domains: int = 1,
-        backbone: str | None = None,
-        weights: str | None = None,
-    ) -> LearnerT:
-        """A learner; one with a backbone of its own choice starts from that one's weights."""
-        made = self.build(key, learner, settings, num_domains=num_domains, backbone=backbone, weights=weights)
-        if backbone is None:
-            for module in backbones_of(made.nets):
-                module.load_state_dict(self.trained)
-        return made
-
-
 def warm_build(task: Task, trainer: Trainer, build: Build, settings: Settings) -> Build:
-    """A build whose learners start from a backbone that is trained on the labeled domain now, with these settings.
+    """Train a backbone on the labeled domain and return a build whose learners start from it.
 
-    Not in the paper, which starts from ImageNet weights.
+    Heads keep their own random initialization, so that the two classifiers of MCD and the two networks of DCG differ.
+    A learner that chooses its own backbone starts from that backbone's weights. Not in the paper, which starts from
+    ImageNet weights.
     """
     source = build("warm", SourceOnly, settings)
-    trainer.train("warm", source, Inputs(task.labeled), settings)
-    found = backbones_of(source.nets)
-    return WarmBuild(build, found[0].state_dict()) if found else build  # a plan builds nothing
+    trainer.train("warm", source, Inputs(task.labeled), settings, title="warm start")
+    trained = [backbone.state_dict() for backbone in backbones_of(source.nets)]
+
+    def make(request: LearnerRequest) -> Learner:
+        learner: Learner = build.make(request)
+        if request.backbone is None:
+            for backbone in backbones_of(learner.nets):
+                backbone.load_state_dict(trained[0])
+        return learner
+
+    return Build(make) if trained else build  # a plan builds no network

@@ -1,1 +1,1 @@
-"""Networks: backbones, heads, and layers that train in a special way."""
+"""Networks: backbones, heads, style layers, and wrappers that change gradients or average weights."""

@@ -1,4 +1,4 @@
-"""What the backbones share: normalisation and size of images, pooling, initialisation."""
+"""Building blocks shared by the backbones: image normalization and checks, pooling, initialization."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Normalize(nn.Module):
-    """(x - mean) / std per RGB channel; it adds no key to the state dict of the network it sits in."""
+    """(x - mean) / std per RGB channel; adds no key to the state dict of the enclosing network."""
 
     mean: Tensor
     std: Tensor
@@ -26,31 +26,31 @@ class Normalize(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to the range the weights were trained on."""
+        """Map images (B, 3, H, W) in [0, 1] to the range the weights were trained on."""
         return (x - self.mean) / self.std
 
 
-def check_images(x: Tensor, name: str, *, smallest: int, only: bool = False) -> None:
-    """Refuse what is not a batch of RGB images of at least (`only`: of exactly) `smallest` pixels a side."""
+def check_images(x: Tensor, name: str, *, size: int, exact: bool = False) -> None:
+    """Raise an error unless `x` is a batch of RGB images of at least (`exact`: exactly) `size` pixels a side."""
     if x.ndim != 4 or x.shape[1] != 3:
         raise UserError(f"backbone '{name}' takes images of shape (B, 3, H, W), not {tuple(x.shape)}")
     height, width = int(x.shape[2]), int(x.shape[3])
-    wrong = (height, width) != (smallest, smallest) if only else min(height, width) < smallest
-    if wrong:
-        allowed = "only" if only else "at least"
+    is_wrong = (height, width) != (size, size) if exact else min(height, width) < size
+    if is_wrong:
+        allowed = "only" if exact else "at least"
         raise UserError(
-            f"backbone '{name}' takes images of {allowed} {smallest}x{smallest} px, not {height}x{width}; "
-            f"set the image size to {smallest}{'' if only else ' or more'}, or choose another backbone"
+            f"backbone '{name}' takes images of {allowed} {size}x{size} px, not {height}x{width}; "
+            f"set the image size to {size}{'' if exact else ' or more'}, or choose another backbone"
         )
 
 
 def full_precision(x: Tensor) -> Tensor:
-    """Half-precision tensors, as autocast makes them, in float32; others as they are."""
+    """Cast half-precision tensors, which autocast produces, to float32; return others unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def mean_pool(maps: Tensor) -> Tensor:
-    """The mean over positions of (B, C, h, w), summed in float32 also under autocast: (B, C)."""
+    """Average (B, C, h, w) over positions, summing in float32 also under autocast: (B, C)."""
     return full_precision(maps).mean((2, 3))
 
 
@@ -58,29 +58,28 @@ class _MaxPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, window: tuple[int, int, int]) -> Tensor:
         pooled: tuple[Tensor, Tensor] = torch.ops.aten.max_pool2d_with_indices(x, *([side] * 2 for side in window))
-        out, places = pooled
-        ctx.save_for_backward(places)
+        out, indices = pooled
+        ctx.save_for_backward(indices)
         ctx.window, ctx.shape, ctx.strides = window, x.shape, x.stride()
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (places,) = ctx.saved_tensors
+        (indices,) = ctx.saved_tensors
         like = torch.empty_strided(ctx.shape, ctx.strides, dtype=grads[0].dtype, device=grads[0].device)
         window = [[side] * 2 for side in (*ctx.window, 1)]
-        back: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(grads[0], like, *window, False, places)
-        return back, None
+        by_x: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(grads[0], like, *window, False, indices)
+        return by_x, None
 
 
 class LeanMaxPool2d(nn.MaxPool2d):
-    """Max pooling whose graph keeps where the maxima were and not the maps they came from: same numbers.
+    """Max pooling whose graph saves the indices of the maxima instead of the input maps; same numbers.
 
-    Put the ReLU after it, not before: the largest of the positive values is the positive part of the largest, and
-    what is kept and rectified is a quarter.
+    Put the ReLU after it, not before: max and ReLU commute, and a quarter of the values is left to rectify and save.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, h, w) to (B, C, h / stride, w / stride)."""
+        """Pool (B, C, h, w) to (B, C, h / stride, w / stride)."""
         if not (x.requires_grad and torch.is_grad_enabled()):
             return super().forward(x)  # type: ignore[no-any-return]
         window = (int(self.kernel_size), int(self.stride), int(self.padding))  # type: ignore[arg-type]
@@ -89,9 +88,9 @@ class LeanMaxPool2d(nn.MaxPool2d):
 
 
 def initialize(net: nn.Module) -> None:
-    """He-normal convolutions, zero biases, batch norms as the identity.
+    """Set convolutions to He-normal weights and zero biases, and batch norms to the identity.
 
-    The variance is 2 / fan out, where an input channel fans out to its own group only: torch's initialiser
+    The variance is 2 / fan-out, where an input channel fans out to its own group only. PyTorch's initializer
     counts all channels, which in depthwise convolutions shrinks the signal below the epsilon of batch norm.
     """
     for module in net.modules():

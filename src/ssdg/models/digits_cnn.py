@@ -10,12 +10,12 @@ WIDTH = 64
 
 
 class DigitsCNN(nn.Module):
-    """Four times a 3x3 convolution of 64 channels, ReLU and 2x2 max-pool; no batch norm.
+    """Four stages of a 3x3 convolution with 64 channels, ReLU and 2x2 max-pooling; no batch norm.
 
-    Images of 32 px give 64 x 2 x 2 = 256 features: the last map's four positions are kept, not averaged.
+    Images of 32 px give 64 x 2 x 2 = 256 features: the four positions of the last maps are flattened, not averaged.
     """
 
-    bf16_pays = True
+    prefers_bf16 = True
     min_size = 32
     num_features = WIDTH * 2 * 2
 
@@ -29,24 +29,24 @@ class DigitsCNN(nn.Module):
 
     @property
     def style_stages(self) -> tuple[nn.Module, ...]:
-        """The first three stages, whose outputs are (B, 64, h, w) maps of 16, 8 and 4 pixels."""
+        """The first three stages, whose outputs are (B, 64, h, w) maps with sides of 16, 8 and 4."""
         return (self.stage1, self.stage2, self.stage3)
 
     def maps(self, x: Tensor) -> Tensor:
-        """Images (B, 3, 32, 32) in [0, 1] to the last stage's maps (B, 64, 2, 2)."""
-        check_images(x, "digits-cnn", smallest=self.min_size, only=True)
+        """Map images (B, 3, 32, 32) in [0, 1] to the last stage's maps (B, 64, 2, 2)."""
+        check_images(x, "digits-cnn", size=self.min_size, exact=True)
         return self.stage4(self.stage3(self.stage2(self.stage1(self.normalize(x)))))  # type: ignore[no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
-        """All positions of all maps (B, 256)."""
+        """Flatten all positions of all maps: (B, 256)."""
         return full_precision(maps).flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, 32, 32) in [0, 1] to features (B, 256)."""
+        """Map images (B, 3, 32, 32) in [0, 1] to features (B, 256)."""
         return self.pool(self.maps(x))
 
 
 def stage(in_channels: int) -> nn.Sequential:
-    """Convolution, max-pool, ReLU: max and ReLU commute, and this order leaves ReLU a quarter of the work."""
+    """Build convolution, max-pooling and ReLU: max and ReLU commute, and here ReLU has a quarter of the work."""
     conv = nn.Conv2d(in_channels, WIDTH, 3, padding=1)
     return nn.Sequential(conv, nn.MaxPool2d(2), nn.ReLU(inplace=True))

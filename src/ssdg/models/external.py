@@ -1,4 +1,4 @@
-"""Backbones of other packages: `timm:NAME` and `hf:NAME`, imported only when asked for."""
+"""Backbones of other packages: `timm:NAME` and `hf:NAME`, imported on demand."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from ..errors import UserError, suggest
 from .common import IMAGENET_MEAN, IMAGENET_STD, Normalize, check_images, full_precision, mean_pool
-from .weights import load_weights, no_imagenet
+from .weights import load_weights, reject_imagenet
 
-NATIVE_SIZE = 224  # where a model does not tell the size it was trained on
-SMALLEST = 32  # the total stride of nearly all convolutional models
+DEFAULT_SIZE = 224  # if a model does not declare the image size it was trained on
+MIN_SIZE = 32  # the total stride of nearly all convolutional models
 
 
 class ExternalBackbone(nn.Module):
-    """A network of another package behind the interface of our own.
+    """Network of another package with the interface of the built-in backbones.
 
     `stages` names the submodules after which styles can be confused; `size` is the side of the images it was
-    trained on, and with `fixed` the only one it takes. One black image goes through it to learn its shapes.
+    trained on, and with `fixed` the only one it accepts. A forward pass of one black image determines its shapes.
     """
 
     def __init__(
@@ -34,63 +34,63 @@ class ExternalBackbone(nn.Module):
         stages: tuple[str, ...],
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
-        size: int = NATIVE_SIZE,
+        size: int = DEFAULT_SIZE,
         fixed: bool = False,
     ) -> None:
         super().__init__()
         self.name, self.net, self.fixed = name, net, fixed
         self.normalize = Normalize(mean, std)
-        self.min_size = size if fixed else SMALLEST
-        self.bf16_pays = not has_depthwise(net)
-        self.num_features, maps = probe(self, [net.get_submodule(stage) for stage in stages], size)
-        self._style_names = stages if maps else ()
+        self.min_size = size if fixed else MIN_SIZE
+        self.prefers_bf16 = not has_depthwise(net)
+        self.num_features, has_maps = probe_shapes(self, [net.get_submodule(stage) for stage in stages], size)
+        self._style_names = stages if has_maps else ()
 
     @property
     def style_stages(self) -> tuple[nn.Module, ...]:
-        """The three submodules whose outputs are (B, C, h, w) maps; refused for networks on tokens."""
+        """The three submodules whose outputs are (B, C, h, w) maps; an error for token-based networks."""
         if not self._style_names:
             raise UserError(
-                f"backbone '{self.name}' has no three stages of feature maps, so styles cannot be confused; "
+                f"backbone '{self.name}' does not have three stages of feature maps, which style confusion needs; "
                 "choose a convolutional backbone or switch style confusion off"
             )
         return tuple(self.net.get_submodule(stage) for stage in self._style_names)
 
     def maps(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to the last maps (B, C, h, w); refused for networks on tokens."""
+        """Map images (B, 3, H, W) in [0, 1] to the last maps (B, C, h, w); an error for token-based networks."""
         if not self._style_names:
             raise UserError(
                 f"backbone '{self.name}' has no feature maps; choose a convolutional backbone or another method"
             )
-        check_images(x, self.name, smallest=self.min_size, only=self.fixed)
+        check_images(x, self.name, size=self.min_size, exact=self.fixed)
         if hasattr(self.net, "forward_features"):  # timm
             return self.net.forward_features(self.normalize(x))  # type: ignore[no-any-return, operator]
         return self.net(self.normalize(x)).feature_maps[-1]  # type: ignore[no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
-        """What `forward` makes of the maps: (B, num_features)."""
+        """Map the last maps to features as `forward` does: (B, num_features)."""
         if hasattr(self.net, "forward_head"):  # timm
             return full_precision(self.net.forward_head(maps, pre_logits=True))  # type: ignore[operator]
         return mean_pool(maps)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
-        check_images(x, self.name, smallest=self.min_size, only=self.fixed)
+        """Map images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
+        check_images(x, self.name, size=self.min_size, exact=self.fixed)
         out = self.net(self.normalize(x))
         features: Tensor = out if isinstance(out, Tensor) else out.feature_maps[-1]
         return mean_pool(features) if features.ndim == 4 else full_precision(features)
 
 
 def has_depthwise(net: nn.Module) -> bool:
-    """Whether some convolution treats every channel alone."""
+    """Return whether any convolution is depthwise."""
     convs = (module for module in net.modules() if isinstance(module, nn.Conv2d))
     return any(conv.groups > 1 and conv.groups == conv.in_channels for conv in convs)
 
 
 @torch.no_grad()
-def probe(backbone: ExternalBackbone, stages: Sequence[nn.Module], size: int) -> tuple[int, bool]:
-    """The number of features, and whether three stages give maps (B, C, h, w).
+def probe_shapes(backbone: ExternalBackbone, stages: Sequence[nn.Module], size: int) -> tuple[int, bool]:
+    """Return the number of features and whether three stages output maps (B, C, h, w).
 
-    A square image makes square maps; that tells them from tokens (B, n, C) and from maps (B, h, w, C).
+    A square image gives square maps, which distinguishes them from tokens (B, n, C) and from maps (B, h, w, C).
     """
     outputs: list[Any] = []
     handles = [stage.register_forward_hook(lambda _, __, out: outputs.append(out)) for stage in stages]
@@ -99,32 +99,32 @@ def probe(backbone: ExternalBackbone, stages: Sequence[nn.Module], size: int) ->
     backbone.train(was_training)
     for handle in handles:
         handle.remove()
-    square = [isinstance(o, Tensor) and o.ndim == 4 and o.shape[2] == o.shape[3] for o in outputs]
-    return int(features.shape[1]), square == [True] * 3
+    is_square = [isinstance(out, Tensor) and out.ndim == 4 and out.shape[2] == out.shape[3] for out in outputs]
+    return int(features.shape[1]), is_square == [True] * 3
 
 
 def build_external(name: str, weights: str) -> ExternalBackbone:
-    """The backbone `timm:NAME` or `hf:NAME`; weights 'imagenet' are the ones published under that name."""
+    """Build the backbone `timm:NAME` or `hf:NAME`; weights 'imagenet' are those published under that name."""
     package, _, model = name.partition(":")
     return build_timm(model, weights) if package == "timm" else build_hf(model, weights)
 
 
 def build_timm(model: str, weights: str) -> ExternalBackbone:
-    """A timm model by its name in `timm.list_models()`."""
+    """Build a timm model by its name in `timm.list_models()`."""
     name = f"timm:{model}"
     timm = import_extra("timm", "timm", name)
     if not timm.is_model(model):
         raise UserError(
-            f"timm has no model '{model}'{suggest(model, timm.list_models())}; timm.list_models() shows all names"
+            f"timm has no model '{model}'{suggest(model, timm.list_models())}; timm.list_models() lists all names"
         )
     try:
         net = timm.create_model(model, pretrained=weights == "imagenet", num_classes=0)
     except (OSError, RuntimeError, ValueError) as error:
-        raise cannot_build(name, error) from error
+        raise build_error(name, error) from error
     data = importlib.import_module("timm.data").resolve_model_data_config(net)
     if weights not in ("none", "imagenet"):
         classifier = str(net.default_cfg.get("classifier"))
-        load_weights(net, name, weights, imagenet=lambda: no_imagenet(name), classifier=classifier)
+        load_weights(net, name, weights, imagenet=lambda: reject_imagenet(name), classifier=classifier)
     return ExternalBackbone(
         name,
         net,
@@ -137,37 +137,37 @@ def build_timm(model: str, weights: str) -> ExternalBackbone:
 
 
 def build_hf(model: str, weights: str) -> ExternalBackbone:
-    """A backbone of transformers: a hub name, a folder with config.json, or a model type such as 'resnet'.
+    """Build a transformers backbone: a hub name, a folder with config.json, or a model type such as 'resnet'.
 
-    A model type stands for its default configuration and needs no network; it has no published weights.
+    A model type means its default configuration; it needs no internet connection and has no published weights.
     """
     name = f"hf:{model}"
     transformers = import_extra("transformers", "hf", name)
     is_type = model in transformers.CONFIG_MAPPING and not Path(model).is_dir()
     if is_type and weights == "imagenet":
         raise UserError(
-            f"backbone '{name}' is a model type without published weights; give a hub name such as "
+            f"backbone '{name}' is a model type without published weights; use a hub name such as "
             "hf:microsoft/resnet-18, or weights=none"
         )
-    configs = transformers.AutoConfig
+    auto_config = transformers.AutoConfig
     try:
-        config = configs.for_model(model) if is_type else configs.from_pretrained(model)
+        config = auto_config.for_model(model) if is_type else auto_config.from_pretrained(model)
         net = transformers.AutoBackbone.from_config(config)
-        if weights == "imagenet":  # of the class itself: AutoBackbone takes no folder and needs the hub
+        if weights == "imagenet":  # not AutoBackbone, which accepts no folder and needs the hub
             net = type(net).from_pretrained(model)
     except (OSError, ValueError, TypeError) as error:
-        raise cannot_build(name, error) from error
+        raise build_error(name, error) from error
     if weights not in ("none", "imagenet"):
-        load_weights(net, name, weights, imagenet=lambda: no_imagenet(name), classifier="classifier")
+        load_weights(net, name, weights, imagenet=lambda: reject_imagenet(name), classifier="classifier")
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if is_type else hf_normalization(model)
-    size = getattr(config, "image_size", NATIVE_SIZE)
+    size = getattr(config, "image_size", DEFAULT_SIZE)
     return ExternalBackbone(
         name, net, stages=hf_stages(net), mean=mean, std=std, size=size if isinstance(size, int) else size[0]
     )
 
 
 def hf_stages(net: nn.Module) -> tuple[str, ...]:
-    """The first three entries of the module list called 'stages'; none if there is no such list."""
+    """Return the names of the first three entries of the module list 'stages', or none if there is no such list."""
     for name, module in net.named_modules():
         if name.split(".")[-1] == "stages" and isinstance(module, nn.ModuleList) and len(module) > 3:
             return tuple(f"{name}.{i}" for i in range(3))
@@ -175,7 +175,7 @@ def hf_stages(net: nn.Module) -> tuple[str, ...]:
 
 
 def hf_normalization(model: str) -> tuple[Sequence[float], Sequence[float]]:
-    """Mean and deviation in the model's preprocessor file; ImageNet's if it has none."""
+    """Return the mean and deviation in the model's preprocessor file, or ImageNet's if it has none."""
     mixin = importlib.import_module("transformers.image_processing_base").ImageProcessingMixin
     try:
         settings, _ = mixin.get_image_processor_dict(model)
@@ -185,9 +185,9 @@ def hf_normalization(model: str) -> tuple[Sequence[float], Sequence[float]]:
 
 
 def import_extra(package: str, extra: str, name: str) -> ModuleType:
-    """Import an optional package; the error says how to get it.
+    """Import an optional package, or raise an error that says how to install it.
 
-    A package that is there may fail to import in any way, for instance on a torchvision of another torch.
+    An installed package may fail to import for any reason, such as a torchvision built for another torch.
     """
     try:
         return importlib.import_module(package)
@@ -198,15 +198,15 @@ def import_extra(package: str, extra: str, name: str) -> ModuleType:
         ) from error
 
 
-def cannot_build(name: str, error: Exception) -> UserError:
-    """The error for a model that its package cannot make."""
+def build_error(name: str, error: Exception) -> UserError:
+    """Return the error for a model that its package cannot build."""
     return UserError(
         f"backbone '{name}' cannot be built ({first_line(error)}); "
-        "check its name and the connection, or give weights=none or weights=FILE"
+        "check its name and the connection, or use weights=none or weights=FILE"
     )
 
 
 def first_line(error: Exception) -> str:
-    """The kind of an error and the first line of what it says."""
+    """Return the type of an error and the first line of its message."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,7 +1,7 @@
 """Classifiers on top of pooled features.
 
-Heads compute in float32 also under autocast: their products are small next to a backbone's, and the losses
-compare probabilities of heads that differ little.
+Heads compute in float32 also under autocast: they cost little next to a backbone, and the losses compare
+probabilities of heads that differ little.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from .common import full_precision
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Autocast off for the device of `x`; nothing where it is off, which keeps exported graphs plain."""
-    kind = x.device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    """Disable autocast for the device of `x`; do nothing if it is off already, which keeps exported graphs plain."""
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 class LinearHead(nn.Linear):
-    """Logits W x + b, initialised by PyTorch: uniform within ±1/√in_features, so two heads differ."""
+    """Logits W x + b, initialized by PyTorch: uniform within ±1/√in_features, so two heads differ."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features (B, in_features) to logits (B, out_features)."""
+        """Map features (B, in_features) to logits (B, out_features)."""
         with without_autocast(x):
             return super().forward(full_precision(x))
 
 
 def linear_head(num_features: int, num_classes: int, hidden: tuple[int, ...] = ()) -> nn.Module:
-    """One linear layer, or with `hidden` widths a perceptron with ReLUs between (a domain discriminator)."""
+    """Build a linear layer or, with `hidden` widths, a multilayer perceptron with ReLUs (a domain discriminator)."""
     if not hidden:
         return LinearHead(num_features, num_classes)
     widths = (num_features, *hidden)
@@ -45,8 +45,8 @@ def linear_head(num_features: int, num_classes: int, hidden: tuple[int, ...] = (
 class CosineHead(nn.Module):
     """Logits cos(x, w_k) / temperature, with no bias.
 
-    With `unit_weights=False` only features have length 1, as in MME (Saito et al., 2019): w_k x / (|x| T).
-    Weights start uniform within ±1/√num_features, like those of `LinearHead`.
+    With `unit_weights=False` only features are normalized, as in MME (Saito et al., 2019): w_k x / (|x| T).
+    Weights are initialized uniformly within ±1/√num_features, like those of `LinearHead`.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class CosineHead(nn.Module):
     ) -> None:
         super().__init__()
         if temperature <= 0:
-            raise UserError(f"the temperature of a cosine head is positive, not {temperature}")
+            raise UserError(f"the temperature of a cosine head must be positive, not {temperature}")
         self.temperature = temperature
         self.unit_weights = unit_weights
         bound = num_features**-0.5
         self.weight = nn.Parameter(torch.empty(num_classes, num_features).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features (B, num_features) to logits (B, num_classes)."""
+        """Map features (B, num_features) to logits (B, num_classes)."""
         with without_autocast(x):
             weight = F.normalize(self.weight) if self.unit_weights else self.weight
             return F.linear(F.normalize(full_precision(x)), weight) / self.temperature

@@ -1,4 +1,4 @@
-"""ResNets (He et al., 2016) with torchvision's parameter names, so that its weight files load as they are."""
+"""ResNets (He et al., 2016) with torchvision's parameter names, so that its weight files load unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDTHS = (64, 128, 256, 512)  # of the 3x3 convolutions in the four stages
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     expansion = 1
 
@@ -24,7 +24,7 @@ class BasicBlock(nn.Module):
         self.downsample = shortcut(in_channels, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, h, w) to (B, width, h / stride, w / stride)."""
+        """Map (B, in, h, w) to (B, width, h / stride, w / stride)."""
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
         out += x if self.downsample is None else self.downsample(x)
@@ -32,7 +32,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut; the stride sits in the 3x3, as in torchvision."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; the 3x3 convolution has the stride, as in torchvision."""
 
     expansion = 4
 
@@ -49,7 +49,7 @@ class Bottleneck(nn.Module):
         self.downsample = shortcut(in_channels, out_channels, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in, h, w) to (B, 4 width, h / stride, w / stride)."""
+        """Map (B, in, h, w) to (B, 4 width, h / stride, w / stride)."""
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.relu(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(out))
@@ -69,8 +69,8 @@ KINDS: dict[str, tuple[Block, tuple[int, int, int, int]]] = {
 class ResNet(nn.Module):
     """A ResNet without its classifier; `kind` is one of `KINDS`."""
 
-    bf16_pays = True
-    min_size = 32  # the total stride: below it the last stages see less than one position
+    prefers_bf16 = True
+    min_size = 32  # the total stride; smaller images leave the last stage less than one position
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -94,22 +94,22 @@ class ResNet(nn.Module):
         return (self.layer1, self.layer2, self.layer3)
 
     def maps(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to the last stage's maps (B, num_features, h, w)."""
-        check_images(x, self.kind, smallest=self.min_size)
+        """Map images (B, 3, H, W) in [0, 1] to the last stage's maps (B, num_features, h, w)."""
+        check_images(x, self.kind, size=self.min_size)
         x = self.relu(self.maxpool(self.bn1(self.conv1(self.normalize(x)))))
         return self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
-        """The maps' means over positions (B, num_features)."""
+        """Average the maps over positions: (B, num_features)."""
         return mean_pool(maps)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
+        """Map images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
         return self.pool(self.maps(x))
 
 
 def shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Sequential | None:
-    """The projection for a shortcut that changes shape; None where the input can be added as it is."""
+    """Return the projection of a shortcut that changes shape, or None if the input can be added unchanged."""
     if stride == 1 and in_channels == out_channels:
         return None
     conv = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
@@ -117,7 +117,7 @@ def shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Sequential 
 
 
 def stage(block: Block, in_channels: int, width: int, depth: int, stride: int) -> nn.Sequential:
-    """`depth` blocks, of which the first changes the shape."""
+    """Return `depth` blocks, the first of which changes the shape."""
     first = block(in_channels, width, stride)
     rest = (block(width * block.expansion, width, 1) for _ in range(depth - 1))
     return nn.Sequential(first, *rest)

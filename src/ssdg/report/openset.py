@@ -1,4 +1,4 @@
-"""Images of no class, and the keywords of crawls: what was let in, what was repaired."""
+"""The open-set panel: images of no known class, and the keywords of crawls as labels."""
 
 from __future__ import annotations
 
@@ -7,117 +7,115 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schema import Counts
-from .curves import Figure, bars, line
-from .observatory import NO_CLASS, stage_title
+from ..schema import DomainAudit, LabelKind
+from .curves import PERCENT, Figure, bars, line
+from .observatory import NO_CLASS
 from .run_folder import Run
 
 BINS = 20
-PERCENT = (0.0, 100.0)
+KINDS: tuple[LabelKind, ...] = ("pseudo-labels", "clean-set")
+KNOWN, NONE = "known class", "no known class"
 
 
 def open_set(run: Run) -> dict[str, Any]:
-    """The panel, or the sentence that there is nothing to tell."""
-    figures = [*confidences(run), *left_out(run), *separation(run), *repairs(run)]
+    """Return the panel, or a sentence if there is nothing to show."""
+    figures = [*confidences(run), *discarded(run), *separation(run), *repairs(run)]
     return {"note": _note(run, bool(figures)), "figures": figures}
 
 
 def _note(run: Run, is_open: bool) -> str:
     web = run.result.web_labels if run.result else None
     if web is None:
-        return (
-            "" if is_open else "No crawl among the unlabeled domains, and no image that is known to be of no class."
-        )
-    told = []
+        return "" if is_open else "No crawl among the unlabeled domains, and no image known to be of no known class."
+    parts = []
     for name, row in web.domains.items():
-        right = row.get("accuracy")
-        known = "" if right is None else f", {right:.1f} % of those whose class is known are right"
-        told.append(f"{name}: {row.get('kept') or 0:,.0f} of {row.get('images') or 0:,.0f} have one{known}")
-    return f"Web-labels are {web.strategy}. {'; '.join(told)}."
+        known = "" if row.accuracy is None else f", {row.accuracy:.1f} % accurate where the class is known"
+        parts.append(f"{name}: {row.kept:,} of {row.images:,} images have one{known}")
+    return f"Web-labels are {web.strategy}. {'; '.join(parts)}."
 
 
 def confidences(run: Run) -> list[Figure]:
-    """How sure the networks are of images of a class and of none, in the last cycle of every stage."""
-    last = {(kind, domain): cycle for kind, cycle, domain in sorted(run.labels)}
-    found = []
-    for (kind, domain), cycle in last.items():
-        sampled = run.samples.domains.get(domain) if run.samples else None
-        if sampled is None or sampled.truth is None or NO_CLASS not in sampled.truth:
+    """Return the confidence on images of a known class and of none, in the last cycle of every labeling."""
+    figures = []
+    for labels in run.last_labels():
+        domain = run.samples.domains.get(labels.domain) if run.samples else None
+        if domain is None or domain.truth is None or NO_CLASS not in domain.truth:
             continue
-        true = np.array(sampled.truth)
-        sure = run.labels[kind, cycle, domain].confidence[np.array(sampled.rows, np.int64)]
-        series = {"of a class": share(sure[true >= 0]), "of no class": share(sure[true == NO_CLASS])}
-        title = f"Confidence in images of {domain}, cycle {cycle}: {stage_title(kind)}"
-        note = f"{int((true >= 0).sum()):,} sampled images of a class, {int((true == NO_CLASS).sum()):,} of none."
-        edges = [f"{100 * place // BINS}–{100 * (place + 1) // BINS}" for place in range(BINS)]
-        found.append(bars(title, edges, series, x="confidence, %", y="percent of the images", note=note))
-    return found
+        true = np.array(domain.truth)
+        confidence = labels.confidence[np.array(domain.rows, np.int64)]
+        series = {KNOWN: histogram(confidence[true >= 0]), NONE: histogram(confidence[true == NO_CLASS])}
+        title = f"Confidence on {labels.domain}, cycle {labels.round}: {labels.title}"
+        note = f"Sampled images: {int((true >= 0).sum()):,} {KNOWN}, {int((true == NO_CLASS).sum()):,} {NONE}."
+        edges = [f"{100 * bin // BINS}–{100 * (bin + 1) // BINS}" for bin in range(BINS)]
+        figures.append(bars(title, edges, series, x="confidence (%)", y="images (%)", note=note))
+    return figures
 
 
-def share(sure: NDArray[np.float32]) -> list[float]:
-    """Percent of the images in each of the bins from 0 to 1."""
-    counts = np.histogram(np.nan_to_num(sure), bins=BINS, range=(0.0, 1.0))[0]
-    return [100 * float(count) / max(1, len(sure)) for count in counts]
+def histogram(confidence: NDArray[np.float32]) -> list[float]:
+    """Return the share of images (%) in each bin from 0 to 1."""
+    counts = np.histogram(np.nan_to_num(confidence), bins=BINS, range=(0.0, 1.0))[0]
+    return [100 * float(count) / max(1, len(confidence)) for count in counts]
 
 
-def _rows(run: Run, kind: str, field: str) -> dict[str, dict[int, Counts]]:
-    """Counts by domain and cycle of a kind of stage, where the field is known."""
-    found: dict[str, dict[int, Counts]] = {}
-    for audit in run.audits:
-        for name, row in audit.domains.items() if audit.kind == kind else ():
-            if row.get(field) is not None:
-                found.setdefault(name, {})[audit.round] = row
-    return found
+Audited = dict[tuple[str, str], dict[int, DomainAudit]]  # by title and domain, then by cycle
 
 
-def left_out(run: Run) -> list[Figure]:
-    """Percent of the images of no class and of a class that the clean set leaves out."""
-    found = []
-    for name, rows in _rows(run, "eid", "ood").items():
+def _audited(run: Run, kind: LabelKind, field: str) -> Audited:
+    """Return the audits of a kind in which a field is known."""
+    audited: Audited = {}
+    for row in run.audit_rows(kind, field):
+        audited.setdefault((row.title, row.domain), {})[row.round] = row.counts
+    return audited
+
+
+def discarded(run: Run) -> list[Figure]:
+    """Return the share of images (%) of a known class and of none that the clean set discards."""
+    figures = []
+    several = len(run.titles("clean-set")) > 1
+    for (title, domain), rows in _audited(run, "clean-set", "ood").items():
+        counts = [(row.images, row.kept, row.ood or 0, row.ood_kept or 0) for row in rows.values()]
         series = {
-            "of no class": [_missing(row["ood"], row["ood_kept"]) for row in rows.values()],
-            "of a class": [
-                _missing((row["images"] or 0) - (row["ood"] or 0), (row["kept"] or 0) - (row["ood_kept"] or 0))
-                for row in rows.values()
-            ],
+            NONE: [_discarded_share(ood, ood_kept) for _, _, ood, ood_kept in counts],
+            KNOWN: [_discarded_share(n - ood, kept - ood_kept) for n, kept, ood, ood_kept in counts],
         }
         names = [f"cycle {cycle}" for cycle in rows]
-        title = f"Left out of the clean set of {name}"
-        found.append(line(title, names, series, x="cycle", y="percent left out", bounds=PERCENT, least=10.0))
-    return found
+        caption = f"Discarded from the clean set of {domain}{f': {title}' if several else ''}"
+        figures.append(line(caption, names, series, x="cycle", y="discarded (%)", bounds=PERCENT, least=10.0))
+    return figures
 
 
-def _missing(images: float | None, kept: float | None) -> float | None:
-    return 100 * (images - (kept or 0)) / images if images else None
+def _discarded_share(images: int, kept: int) -> float | None:
+    return 100 * (images - kept) / images if images else None
 
 
 def separation(run: Run) -> list[Figure]:
-    """AUROC of the confidence: 50 is chance."""
+    """Return the AUROC of low confidence as a detector of images of no known class."""
     known = {
-        f"{name}: {stage_title(kind)}": {cycle: row["ood_auroc"] for cycle, row in rows.items()}
-        for kind in ("apl", "eid")
-        for name, rows in _rows(run, kind, "ood_auroc").items()
+        f"{domain}: {title}": {cycle: row.ood_auroc for cycle, row in rows.items()}
+        for kind in KINDS
+        for (title, domain), rows in _audited(run, kind, "ood_auroc").items()
     }
+    if not known:
+        return []
     cycles = sorted({cycle for values in known.values() for cycle in values})
     series = {name: [values.get(cycle) for cycle in cycles] for name, values in known.items()}
-    names, note = (
-        [f"cycle {cycle}" for cycle in cycles],
-        "50: no better than chance. 100: every image of no class below all others.",
-    )
-    title = "How well a low confidence tells images of no class"
-    return (
-        [line(title, names, series, x="cycle", y="AUROC, %", bounds=PERCENT, least=10.0, note=note)] if series else []
-    )
+    names = [f"cycle {cycle}" for cycle in cycles]
+    title = "Detection of images of no known class by low confidence"
+    note = "50: chance. 100: every image of no known class has a lower confidence than all others."
+    return [line(title, names, series, x="cycle", y="AUROC (%)", bounds=PERCENT, least=10.0, note=note)]
 
 
 def repairs(run: Run) -> list[Figure]:
-    """Wrong web-labels that the labels put right, and right ones that they break, per cycle."""
-    found = []
-    for kind in ("apl", "eid"):
-        for name, rows in _rows(run, kind, "repaired").items():
-            parts = {"wrong before": "web_wrong", "repaired": "repaired", "broken": "broken"}
-            series = {told: [float(row.get(field) or 0) for row in rows.values()] for told, field in parts.items()}
-            title = f"Web-labels of {name}: {stage_title(kind)}"
+    """Return wrong web-labels that the labels repair, and right ones that they break, per cycle."""
+    figures = []
+    for kind in KINDS:
+        for (title, domain), rows in _audited(run, kind, "repaired").items():
+            series = {
+                "wrong before": [float(row.web_wrong or 0) for row in rows.values()],
+                "repaired": [float(row.repaired or 0) for row in rows.values()],
+                "broken": [float(row.broken or 0) for row in rows.values()],
+            }
             names = [f"cycle {cycle}" for cycle in rows]
-            found.append(bars(title, names, series, x="cycle", y="images", note="Kept images whose class is known."))
-    return found
+            note = "Selected images whose class is known."
+            figures.append(bars(f"Web-labels of {domain}: {title}", names, series, x="cycle", y="images", note=note))
+    return figures

@@ -1,7 +1,7 @@
 """Build the report page from folders, and serve the page of a running run.
 
-The page is self-contained: its data is a JSON block drawn by its own script, and nothing is fetched. A live page is
-served on this machine only and rebuilt whenever files have changed.
+The page is self-contained: an embedded script draws a JSON block, and nothing is fetched. A live page is served on
+this machine only and rebuilt when files change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ View = dict[str, Any]
 
 
 def build(folders: Sequence[Path]) -> View:
-    """All that the page of these folders shows."""
+    """Return the data of the page for these folders."""
     benches = [folder for folder in folders if (folder / "suite.json").exists()]
     runs = named([read_run(folder) for folder in folders if folder not in benches])
     compared = [compare_benchmark(folder) for folder in benches] + ([compare_runs(runs)] if len(runs) > 1 else [])
@@ -45,7 +45,7 @@ def build(folders: Sequence[Path]) -> View:
 
 
 def title_of(benches: Sequence[Path], views: Sequence[View]) -> str:
-    """For the window and the top of the page."""
+    """Return the title of the page."""
     if len(views) == 1 and not benches:
         return f"Report of run {views[0]['name']}"
     parts = [f"benchmark {folder.resolve().name}" for folder in benches] + ([f"{len(views)} runs"] if views else [])
@@ -53,14 +53,14 @@ def title_of(benches: Sequence[Path], views: Sequence[View]) -> str:
 
 
 def named(runs: list[Run]) -> list[Run]:
-    """Runs by their folder's name, or by its path where two would have the same."""
+    """Name runs by folder, or by path if two folders have the same name."""
     names = [run.folder.resolve().name for run in runs]
     unique = len(set(names)) == len(names)
     return [replace(run, name=name if unique else str(run.folder)) for run, name in zip(runs, names, strict=True)]
 
 
 def view_of(run: Run, album: Album) -> View:
-    """One run."""
+    """Return the data of one run."""
     sheets, left_out = sheets_of(run, album)
     index = run.samples
     return {
@@ -71,7 +71,7 @@ def view_of(run: Run, album: Album) -> View:
         "tile": index.tile if index else 0,
         "columns": index.columns if index else 0,
         "sheets": sheets,
-        "labels": observatory(run, sheets, left_out),
+        "labels": observatory(run, left_out),
         "pictures": pictures(run),
         "open": open_set(run),
     }
@@ -79,12 +79,12 @@ def view_of(run: Run, album: Album) -> View:
 
 STYLES = ("page.css", "figures.css", "print.css")
 SCRIPTS = ("dom.js", "chart.js", "matrix.js", "flow.js", "tables.js", "observatory.js", "pictures.js", "main.js")
-# What could end a script element or a line of script is written as \uXXXX, which JSON reads as the same character.
+# Characters that could end a script element or a line of script are escaped; JSON reads them back unchanged.
 UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def render(data: dict[str, Any], *, live: bool = False) -> str:
-    """The page for `data`; a live one asks its server for fresh data."""
+    """Render the page; a live page fetches fresh data from its server."""
     script = _joined(SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = ["default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:"]
@@ -102,7 +102,7 @@ def render(data: dict[str, Any], *, live: bool = False) -> str:
 
 
 def as_json(data: dict[str, Any]) -> str:
-    """JSON that may stand inside a script element."""
+    """Return JSON that is safe inside a script element."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(UNSAFE)
 
@@ -117,21 +117,21 @@ def _joined(names: tuple[str, ...]) -> str:
 
 
 HOST = "127.0.0.1"
-NAMES = ("127.0.0.1", "localhost")  # by which it may be asked: another name may be a stranger's page
+NAMES = ("127.0.0.1", "localhost")  # accepted Host headers: another name may be a foreign page (DNS rebinding)
 READ = ("*.json", "*.jsonl", "labels/*.npz", "samples/*", "cells/*/*.json", "cells/*/events.jsonl")
 
 
 class Watched:
-    """Folders, and the data of their page as of the last look."""
+    """Folders and their page as of the last refresh."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = folders
         self.lock = Lock()
         self.tag, self.page = "", ""
-        self.look()
+        self.refresh()
 
-    def look(self) -> str:
-        """Read the folders again if a file has changed; returns a tag of what is there now."""
+    def refresh(self) -> str:
+        """Rebuild the page if a file has changed; return the tag of its current state."""
         with self.lock:
             if (now := tag_of(self.folders)) != self.tag:
                 data = {**build(self.folders), "live": True}
@@ -140,7 +140,7 @@ class Watched:
 
 
 def tag_of(folders: Sequence[Path]) -> str:
-    """Changes when a file that the page is made of does."""
+    """Return a tag that changes when a file behind the page changes."""
     return f'"{hashlib.sha256("".join(_states(folders)).encode()).hexdigest()[:16]}"'
 
 
@@ -149,26 +149,26 @@ def _states(folders: Sequence[Path]) -> Iterator[str]:
         for path in sorted(path for pattern in READ for path in folder.glob(pattern)):
             try:
                 state = path.stat()
-            except FileNotFoundError:  # a temporary file that has its name by now
+            except FileNotFoundError:  # a temporary file that was renamed
                 continue
             yield f"{path}\x1f{state.st_mtime_ns}\x1f{state.st_size}\x1e"
 
 
 class Answers(BaseHTTPRequestHandler):
-    """`/` is the page, `/data.json` what it shows; there is nothing else."""
+    """Serve the page at `/` and its data at `/data.json`, and nothing else."""
 
     watched: Watched
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Answer the page's own requests."""
+        """Answer a request of the page."""
         if (self.headers.get("Host") or "").partition(":")[0] not in NAMES:
-            return self.answer(HTTPStatus.FORBIDDEN, "this page answers to 127.0.0.1 and localhost only")
+            return self.answer(HTTPStatus.FORBIDDEN, "only 127.0.0.1 and localhost are served")
         if self.path not in ("/", "/data.json"):
-            return self.answer(HTTPStatus.NOT_FOUND, "there is / and /data.json")
+            return self.answer(HTTPStatus.NOT_FOUND, "not found; the pages are / and /data.json")
         try:
-            tag = self.watched.look()
-        except (UserError, OSError) as error:  # a file that is being written
+            tag = self.watched.refresh()
+        except (UserError, OSError) as error:  # such as a file that is being written
             return self.answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         if self.path == "/":
             return self.answer(HTTPStatus.OK, self.watched.page, "text/html; charset=utf-8")
@@ -177,7 +177,7 @@ class Answers(BaseHTTPRequestHandler):
         return self.answer(HTTPStatus.OK, self.watched.json, "application/json", tag)
 
     def answer(self, status: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8", tag: str = "") -> None:
-        """Send one answer; a reader that has gone is no error."""
+        """Send a response; a client that has disconnected is not an error."""
         content = text.encode()
         try:
             self.send_response(status)
@@ -192,20 +192,20 @@ class Answers(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, format: str, *values: object) -> None:
-        """Say nothing: a request every two seconds is no news."""
+        """Log nothing: an open page sends a request every two seconds."""
 
 
 def make_server(folders: Sequence[Path], port: int) -> ThreadingHTTPServer:
-    """A server on loopback; port 0 takes a free one."""
+    """Return a server on the loopback interface; port 0 picks a free port."""
     answers = type("TheseAnswers", (Answers,), {"watched": Watched(folders)})
     try:
         server = ThreadingHTTPServer((HOST, port), answers)
     except (OSError, OverflowError) as error:
-        raise UserError(f"--port {port} cannot be used ({error}); give another, or 0 for a free one") from None
+        raise UserError(f"--port {port} cannot be used ({error}); choose another port, or 0 for a free one") from None
     server.daemon_threads = True
     return server
 
 
 def address_of(server: ThreadingHTTPServer) -> str:
-    """Where a browser finds it."""
+    """Return the URL of a server."""
     return f"http://{HOST}:{server.server_address[1]}/"

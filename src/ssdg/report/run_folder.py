@@ -1,154 +1,186 @@
-"""A run folder, finished or going on, as the report reads it."""
+"""Read a run folder, finished or running, for the report."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
 
 from ..errors import UserError
-from ..schema import Audit, Epoch, Index, Result, Start, Task
+from ..schema import (
+    Audit,
+    DomainAudit,
+    Epoch,
+    Index,
+    LabelKind,
+    PlannedStage,
+    Result,
+    RunFile,
+    Start,
+    Task,
+    damaged,
+    read_events,
+    read_json,
+    stage_name,
+)
 
-Model = TypeVar("Model", bound=BaseModel)
-PRODUCTS = ("dcg", "main")  # stages whose networks are kept
-LONGEST_KEY = 100  # characters of a key in a file name, as the engine cuts it
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of one domain by one stage, in the domain's order."""
+    """Labels that one labeling gave to one domain, in the domain's order."""
 
+    kind: LabelKind
+    title: str
+    stage: str  # key of the stage whose learner gave them
+    round: int
+    domain: str
     y: NDArray[np.int64]
     keep: NDArray[np.bool_]
     confidence: NDArray[np.float32]
     votes: NDArray[np.int64]  # (networks, n)
 
     @property
-    def agreed(self) -> NDArray[np.bool_]:
-        """Where all networks name the same class."""
-        return np.asarray((self.votes == self.votes[0]).all(0))
+    def agreement(self) -> float | None:
+        """% of the images to which all networks give the same class; None for one network or no image."""
+        if len(self.votes) < 2 or not len(self.y):
+            return None
+        return 100 * float((self.votes == self.votes[0]).all(0).mean())
+
+
+class AuditRow(NamedTuple):
+    """The audit of one domain in one labeling."""
+
+    title: str
+    domain: str
+    round: int
+    counts: DomainAudit
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `result` is None while it is going on, or when it was stopped."""
+    """One run. `result` is None until it is finished."""
 
     folder: Path
     name: str
-    start: Start
+    file: RunFile
     result: Result | None
     task: Task
+    stages: Mapping[tuple[str, int], PlannedStage]  # by key and round, in order
     epochs: tuple[Epoch, ...]
     audits: tuple[Audit, ...]
-    labels: Mapping[tuple[str, int, str], Labels]  # by kind, cycle and domain
+    labels: tuple[Labels, ...]
     samples: Index | None
 
     @property
     def config(self) -> Mapping[str, Any]:
         """All settings as resolved."""
-        return self.start.config
+        return self.file.config
 
     @property
     def product(self) -> list[Epoch]:
-        """The epochs of the networks that are kept, or that would be."""
-        scored = [row for row in self.epochs if row.key in PRODUCTS]
-        return scored or [row for row in self.epochs if row.target or row.validation]
+        """Epochs of the networks that are shipped; no other stage has scores."""
+        scored = [row for row in self.epochs if row.target or row.validation]
+        return scored or [row for row in self.epochs if self.stage(row).product]
 
-    @property
-    def rounds(self) -> list[int]:
-        """The cycles that have labels."""
-        return sorted({audit.round for audit in self.audits})
+    def stage(self, row: Epoch) -> PlannedStage:
+        """Return the stage of an epoch."""
+        return self.stages.get((row.key, row.round)) or PlannedStage(key=row.key, round=row.round)
+
+    def titles(self, kind: LabelKind | None = None) -> list[str]:
+        """Return the titles of all labelings, or of those of a kind."""
+        return list(dict.fromkeys(audit.title for audit in self.audits if kind in (None, audit.kind)))
+
+    def audit_rows(self, kind: LabelKind, field: str) -> list[AuditRow]:
+        """Return the audits of a kind in which a field is known."""
+        return [
+            AuditRow(audit.title, name, audit.round, counts)
+            for audit in self.audits
+            if audit.kind == kind
+            for name, counts in audit.domains.items()
+            if getattr(counts, field) is not None
+        ]
+
+    def labels_of(self, title: str, domain: str) -> list[Labels]:
+        """Return the labels that a labeling gave to a domain, by cycle."""
+        matches = [labels for labels in self.labels if (labels.title, labels.domain) == (title, domain)]
+        return sorted(matches, key=lambda labels: labels.round)
+
+    def last_labels(self, kind: LabelKind | None = None) -> list[Labels]:
+        """Return the labels of the last cycle for every labeling and domain."""
+        ordered = sorted(self.labels, key=lambda labels: labels.round)
+        last = {(labels.title, labels.domain): labels for labels in ordered if kind in (None, labels.kind)}
+        return list(last.values())
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run folder, or say in a sentence what is wrong with it."""
+    """Read a run folder; raise `UserError` if it is none or is damaged."""
     if not (folder / "run.json").exists():
         raise UserError(
-            f"'{folder}' is no run folder (it has no run.json) and no benchmark folder (it has no suite.json); "
-            "give the --out of ssdg train or ssdg bench"
+            f"'{folder}' is not a run folder (it has no run.json) and not a benchmark folder (it has no suite.json); "
+            "pass the --out folder of ssdg train or ssdg bench"
         )
-    start = _read(folder / "run.json", Start)
-    result = _read(folder / "result.json", Result) if (folder / "result.json").exists() else None
-    events = list(_events(folder / "events.jsonl"))
-    samples = _read(folder / "samples" / "index.json", Index) if (folder / "samples/index.json").exists() else None
-    audits = result.pseudo_labels if result else _latest([e for e in events if isinstance(e, Audit)])
-    epochs = _latest([e for e in events if isinstance(e, Epoch)]) or (_told_by(result) if result else [])
-    task = result.task if result else _task(start, audits, samples)
-    labels = {place: found for audit in audits for place, found in _labels(folder, audit).items()}
-    return Run(folder, folder.name, start, result, task, tuple(epochs), tuple(audits), labels, samples)
+    file = read_json(folder / "run.json", RunFile)
+    result = read_json(folder / "result.json", Result) if (folder / "result.json").exists() else None
+    samples = (
+        read_json(folder / "samples" / "index.json", Index) if (folder / "samples/index.json").exists() else None
+    )
+    events = [event.payload for event in read_events(folder / "events.jsonl")]
+    starts = [event for event in events if isinstance(event, Start)]
+    audits = result.pseudo_labels if result else _latest([event for event in events if isinstance(event, Audit)])
+    epochs = _latest([event for event in events if isinstance(event, Epoch)]) or _product_epochs(result)
+    return Run(
+        folder,
+        folder.name,
+        file,
+        result,
+        result.task if result else _task(file, audits, samples),
+        _stages(starts, result, epochs),
+        tuple(epochs),
+        tuple(audits),
+        tuple(labels for audit in audits for labels in _labels(folder, audit)),
+        samples,
+    )
 
 
-def damaged(path: Path, reason: str) -> UserError:
-    """The sentence for a file that cannot be what a run writes."""
-    return UserError(f"'{path}' is damaged or of another version ({reason}); delete the run folder and train again")
+Repeated = TypeVar("Repeated", Epoch, Audit)
 
 
-def stage_name(key: str, round: int) -> str:
-    """The file name that the engine gives a stage."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", key)[:LONGEST_KEY]
-    suffix = "" if plain.replace("-", "/") == key else f"-{_digest(key)[:8]}"
-    return f"{round}-{plain}{suffix}"
+def _latest(events: Sequence[Repeated]) -> list[Repeated]:
+    """Drop all but the last of repeated events: a run that was killed and resumed writes some of them twice."""
+    last = {(event.round, event.key, event.epoch if isinstance(event, Epoch) else 0): event for event in events}
+    return list(last.values())
 
 
-def _digest(key: str) -> str:
-    return hashlib.sha256(f"{key}\x1f".encode()).hexdigest()
+def _product_epochs(result: Result | None) -> list[Epoch]:
+    """Return the epochs of a result whose events were deleted, with the key of their stage."""
+    if result is None:
+        return []
+    keys = {phase.round: phase.key for phase in result.phases.values() if phase.product}
+    return [row.model_copy(update={"key": keys.get(row.round, "product")}) for row in result.epochs]
 
 
-def _read(path: Path, kind: type[Model]) -> Model:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise damaged(path, _first(error)) from None
+def _stages(
+    starts: Sequence[Start], result: Result | None, epochs: Sequence[Epoch]
+) -> dict[tuple[str, int], PlannedStage]:
+    """Return planned stages, finished ones whose events were deleted, and those that only have epochs."""
+    planned = [stage for start in starts for stage in start.stages]
+    if result:
+        phases = [phase for phase in result.phases.values() if phase.key]
+        planned += [PlannedStage(**phase.model_dump(exclude={"losses"})) for phase in phases]
+    stages: dict[tuple[str, int], PlannedStage] = {}
+    for stage in [*planned, *(PlannedStage(key=row.key, round=row.round) for row in epochs)]:
+        stages.setdefault((stage.key, stage.round), stage)
+    return stages
 
 
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    return " ".join(f"{place} {first['msg']}".split())
-
-
-def _events(path: Path) -> Iterator[Epoch | Audit]:
-    """Epochs and labelings; a last line cut short is one that is being written."""
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.exists() else []
-    kinds: dict[str, type[Epoch | Audit]] = {"epoch": Epoch, "labeled": Audit}
-    for number, line in enumerate(lines, start=1):
-        try:
-            event = json.loads(line)
-            if event["event"] in kinds:
-                yield kinds[event["event"]].model_validate({k: v for k, v in event.items() if k != "time"})
-        except ValidationError as error:
-            raise damaged(path, f"line {number}: {_first(error)}") from None
-        except (ValueError, KeyError, TypeError):
-            raise damaged(path, f"line {number} is no event") from None
-
-
-Told = TypeVar("Told", Epoch, Audit)
-
-
-def _latest(events: list[Told]) -> list[Told]:
-    """What was told twice, because a run was stopped in between, counts once."""
-    found = {(event.round, event.key, event.epoch if isinstance(event, Epoch) else 0): event for event in events}
-    return list(found.values())
-
-
-def _told_by(result: Result) -> list[Epoch]:
-    """Epochs of a result whose events are gone: those of the product."""
-    has_cycles = any(audit.kind == "eid" for audit in result.pseudo_labels)
-    return [row.model_copy(update={"key": "dcg" if has_cycles else "main"}) for row in result.epochs]
-
-
-def _task(start: Start, audits: list[Audit], samples: Index | None) -> Task:
-    """What is known of a run that has not ended."""
-    config = start.config
+def _task(file: RunFile, audits: Sequence[Audit], samples: Index | None) -> Task:
+    """Return what is known about the task of an unfinished run."""
+    config = file.config
     names = [name for audit in audits for name in audit.domains]
     if samples:
         names = [name for name, domain in samples.domains.items() if domain.role == "unlabeled"]
@@ -160,31 +192,30 @@ def _task(start: Start, audits: list[Audit], samples: Index | None) -> Task:
     )
 
 
-def _labels(folder: Path, audit: Audit) -> dict[tuple[str, int, str], Labels]:
-    """The labels of one labeling by domain; none where the file was deleted."""
+def _labels(folder: Path, audit: Audit) -> list[Labels]:
+    """Read the labels of one labeling by domain; return none if the file was deleted."""
     path = folder / "labels" / f"{stage_name(audit.key, audit.round)}.npz"
     if not path.exists():
-        return {}
-    whole = _load(path)
-    counts = [int(row.get("images") or 0) for row in audit.domains.values()]
-    if len(whole.y) != sum(counts):
-        raise damaged(path, f"it labels {len(whole.y)} images where the run tells of {sum(counts)}")
-    ends = np.cumsum(counts)
-    parts = {}
-    for name, count, end in zip(audit.domains, counts, ends, strict=True):
-        here = slice(end - count, end)
-        part = Labels(whole.y[here], whole.keep[here], whole.confidence[here], whole.votes[:, here])
-        parts[audit.kind, audit.round, name] = part
+        return []
+    y, keep, confidence, votes = _load(path)
+    total = sum(counts.images for counts in audit.domains.values())
+    if len(y) != total:
+        raise damaged(path, f"it labels {len(y)} images, the run has {total}")
+    parts, start = [], 0
+    for name, counts in audit.domains.items():
+        rows = slice(start, start + counts.images)
+        arrays = y[rows], keep[rows], confidence[rows], votes[:, rows]
+        parts.append(Labels(audit.kind, audit.title, audit.stage, audit.round, name, *arrays))
+        start += counts.images
     return parts
 
 
-def _load(path: Path) -> Labels:
+def _load(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            labels = Labels(file["y"], file["keep"], file["confidence"], file["votes"])
+            y, keep, confidence, votes = file["y"], file["keep"], file["confidence"], file["votes"]
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
         raise damaged(path, "it cannot be read") from None
-    count = len(labels.y)
-    if labels.keep.shape != (count,) or labels.confidence.shape != (count,) or labels.votes.shape[1:] != (count,):
-        raise damaged(path, "its arrays are of unlike lengths")
-    return labels
+    if keep.shape != y.shape or confidence.shape != y.shape or votes.shape[1:] != y.shape:
+        raise damaged(path, "its arrays differ in length")
+    return y, keep, confidence, votes

@@ -1,1 +1,1 @@
-"""Choosing among runs without labels: reads `result.json` only; nothing here trains or needs torch."""
+"""Model selection without target labels: rank finished runs by scores in `result.json`. No torch."""

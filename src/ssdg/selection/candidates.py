@@ -1,197 +1,149 @@
-"""Run folders and benchmark folders -> groups of candidates that may be compared, each with its scores."""
+"""Read run and benchmark folders into groups of candidates that may be compared, each with its scores."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, FiniteFloat, ValidationError
-
 from ..bench.folder import cell_folder, read_grid
 from ..errors import UserError
+from ..schema import Epoch, Result, Scores, Task, Unsupervised, read_json
 
 Score = Literal["validation", "agreement", "information", "density"]
 SCORES: tuple[Score, ...] = ("validation", "agreement", "information", "density")
-Scores = Mapping[Score, float | None]
-
-
-class Task(BaseModel):
-    """Which domains and classes a run had."""
-
-    setting: str = "ssdg"
-    labeled: str
-    unlabeled: tuple[str, ...]
-    target: str | None = None
-    classes: tuple[str, ...]
-    images: dict[str, int] = {}
-
-    @property
-    def title(self) -> str:
-        """For people."""
-        piles = ", ".join(self.unlabeled) or "no unlabeled domain"
-        told = f"{self.labeled} (unlabeled: {piles}) → {self.target or 'no target'}"
-        return told if self.setting == "ssdg" else f"{told}, {self.setting}"
-
-    @property
-    def scored_on(self) -> dict[str, int]:
-        """How many images the scores are of."""
-        return {
-            "held-out": self.images.get("validation", 0),
-            "unlabeled": sum(count for name, count in self.images.items() if name in self.unlabeled),
-        }
-
-
-class Discovery(BaseModel):
-    """Which domains the unlabeled images came from before they were split by style."""
-
-    of: tuple[str, ...]
-
-
-class Percents(BaseModel):
-    """Accuracies by network and of their mean, after the last epoch."""
-
-    final: dict[str, FiniteFloat]
-
-
-class Epoch(BaseModel):
-    """One epoch of the networks that are kept; the last of `validation` and `target` is of their mean."""
-
-    round: int
-    epoch: int
-    validation: list[FiniteFloat] = []
-    target: list[FiniteFloat] = []
-    unsupervised: dict[str, FiniteFloat | None] = {}
-
-
-class Result(BaseModel):
-    """What is read of `result.json`."""
-
-    method: str
-    seed: int
-    task: Task
-    epochs: list[Epoch] = []
-    validation: Percents | None = None
-    target: Percents | None = None
-    unsupervised: dict[str, FiniteFloat | None] = {}
-    discovery: Discovery | None = None
-
-    @property
-    def title(self) -> str:
-        """The task; one whose unlabeled images were split by style is the same."""
-        before = self.discovery.of if self.discovery else self.task.unlabeled
-        return self.task.model_copy(update={"unlabeled": tuple(sorted(before))}).title
+ScoreValues = Mapping[Score, float | None]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has ended."""
+    """A finished run."""
 
     folder: Path
     label: str
     result: Result
 
+    @property
+    def title(self) -> str:
+        """The task; runs that discovered the domains of the same unlabeled images share it."""
+        task = self.result.task
+        pools = self.result.discovery.of if self.result.discovery else task.unlabeled
+        unlabeled = ", ".join(sorted(pools)) or "no unlabeled domain"
+        title = f"{task.labeled} (unlabeled: {unlabeled}) → {task.target or 'no target'}"
+        return title if task.setting == "ssdg" else f"{title}, {task.setting}"
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """What may be chosen: a run, or an epoch of one. `target` is for judging the scores, never for ranking."""
+    """A run, or an epoch of a run, that may be selected. `target` evaluates the scores and never ranks."""
 
     label: str
     folder: Path
-    scores: Scores
+    scores: ScoreValues
     target: float | None = None
 
 
 @dataclass(frozen=True)
 class Group:
-    """Candidates whose scores are of the same images."""
+    """Candidates that were scored on the same images."""
 
     title: str
     candidates: tuple[Candidate, ...]
 
 
 def read_runs(folders: Sequence[Path], *, blind: bool) -> list[Run]:
-    """The runs in folders, each once; with `blind` no number of the target is read."""
-    found: dict[Path, Run] = {}
+    """Read the runs in folders, each once; with `blind`, read no score on the target."""
+    by_path: dict[Path, Run] = {}
     for folder in folders:
         for path, label in _runs_in(folder):
-            found.setdefault(path.resolve(), Run(path, label, read_result(path / "result.json", blind)))
-    runs = list(found.values())
+            by_path.setdefault(path.resolve(), Run(path, label, read_result(path / "result.json", blind)))
+    runs = list(by_path.values())
     for run in runs[1:]:
         if run.result.task.classes != runs[0].result.task.classes:
             raise UserError(
                 f"the runs in '{runs[0].folder}' and '{run.folder}' have different classes and cannot be compared; "
-                "give runs of one problem"
+                "pass runs of one problem"
             )
     return runs
 
 
 def _runs_in(folder: Path) -> list[tuple[Path, str]]:
-    """The runs of a folder with their names: itself, or the cells of a benchmark that have ended."""
+    """Return the runs of a folder with their labels: the folder itself, or the finished cells of a benchmark."""
     if (folder / "result.json").is_file():
         return [(folder, folder.resolve().name)]
     if (folder / "suite.json").is_file():
         cells = read_grid(folder).cells
-        ended = [cell for cell in cells if (cell_folder(folder, cell.id) / "result.json").is_file()]
-        if not ended:
-            raise UserError(f"no cell of the benchmark in '{folder}' has ended; run it first: ssdg bench")
-        return [(cell_folder(folder, cell.id), f"{cell.row} · seed {cell.seed}") for cell in ended]
+        finished = [cell for cell in cells if (cell_folder(folder, cell.id) / "result.json").is_file()]
+        if not finished:
+            raise UserError(f"no cell of the benchmark in '{folder}' is finished; run it first: ssdg bench")
+        return [(cell_folder(folder, cell.id), f"{cell.row} · seed {cell.seed}") for cell in finished]
     if (folder / "run.json").is_file():
-        raise UserError(f"the run in '{folder}' has not ended (it has no result.json); let it: ssdg resume {folder}")
-    raise UserError(f"'{folder}' has no result.json; give folders of runs, such as runs/*, or of a benchmark")
+        raise UserError(f"the run in '{folder}' is not finished (it has no result.json); run ssdg resume {folder}")
+    raise UserError(f"'{folder}' has no result.json; pass run folders, such as runs/*, or a benchmark folder")
 
 
 def read_result(path: Path, blind: bool) -> Result:
-    """What is needed of a `result.json`."""
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Result.model_validate(without_target(told) if blind else told)
-    except (ValueError, TypeError, AttributeError, ValidationError):
-        raise UserError(f"'{path}' is damaged or not of a run; give folders of runs that have ended") from None
+    """Read a `result.json`; with `blind`, drop the scores on the target before anything is read."""
+    prepare = without_target if blind else lambda values: values
+    return read_json(path, Result, remedy="pass folders of finished runs", prepare=prepare)
 
 
-def without_target(told: dict[str, Any]) -> dict[str, Any]:
-    """A result in which nothing tells of the target but its name."""
-    rest = {key: value for key, value in told.items() if key != "target"}
-    epochs = [{key: value for key, value in row.items() if key != "target"} for row in told.get("epochs", [])]
-    return {**rest, "epochs": epochs}
+def without_target(values: Any) -> Any:
+    """Drop all scores on the target from the JSON of a result; its name stays."""
+    if not isinstance(values, dict):
+        return values
+    rest = {key: value for key, value in values.items() if key != "target"}
+    epochs = values.get("epochs")
+    if isinstance(epochs, list):
+        rest["epochs"] = [
+            {key: value for key, value in row.items() if key not in ("target", "others")}
+            if isinstance(row, dict)
+            else row
+            for row in epochs
+        ]
+    return rest
 
 
 def by_task(runs: Iterable[Run]) -> list[Group]:
-    """The runs by task; those of a task must have been scored on as many images."""
+    """Group runs by task; those of a task must be scored on the same number of images."""
     tasks: dict[str, list[Run]] = {}
     for run in runs:
-        tasks.setdefault(run.result.title, []).append(run)
-    for several in tasks.values():
-        _check_same_images(several)
-    return [Group(title, tuple(_named(several))) for title, several in tasks.items()]
+        tasks.setdefault(run.title, []).append(run)
+    for members in tasks.values():
+        _check_same_images(members)
+    return [Group(title, tuple(_candidates(members))) for title, members in tasks.items()]
 
 
-def by_run(runs: Iterable[Run]) -> list[Group]:
-    """The epochs of each run."""
-    named = {run.folder: candidate.label for run, candidate in zip(runs, _named(list(runs)), strict=True)}
+def by_run(runs: Sequence[Run]) -> list[Group]:
+    """Group the epochs of each run."""
     return [
-        Group(f"{named[run.folder]}: {run.result.title}", tuple(_epoch(run, row) for row in run.result.epochs))
-        for run in runs
+        Group(f"{candidate.label}: {run.title}", tuple(_epoch(run, row) for row in run.result.epochs))
+        for run, candidate in zip(runs, _candidates(runs), strict=True)
     ]
 
 
 def _check_same_images(runs: Sequence[Run]) -> None:
-    first = runs[0]
+    first, expected = runs[0], _image_counts(runs[0].result.task)
     for run in runs[1:]:
-        mine, theirs = run.result.task.scored_on, first.result.task.scored_on
-        for name in mine:
-            if mine[name] != theirs[name]:
+        for name, count in _image_counts(run.result.task).items():
+            if count != expected[name]:
                 raise UserError(
-                    f"'{first.folder}' has {theirs[name]:,} {name} images and '{run.folder}' has {mine[name]:,} in "
-                    "domains of the same names; their scores are of different images and cannot be compared"
+                    f"'{first.folder}' has {expected[name]:,} {name} images and '{run.folder}' has {count:,} in "
+                    "domains of the same names; scores on different images cannot be compared"
                 )
 
 
-def _named(runs: Sequence[Run]) -> list[Candidate]:
-    """The runs as candidates; names that occur twice are told by the folder."""
+def _image_counts(task: Task) -> dict[str, int]:
+    """Return the number of images behind the scores."""
+    return {
+        "held-out": task.images.get("validation", 0),
+        "unlabeled": sum(count for name, count in task.images.items() if name in task.unlabeled),
+    }
+
+
+def _candidates(runs: Sequence[Run]) -> list[Candidate]:
+    """Return the runs as candidates; folders distinguish runs with the same label."""
     labels = [run.label for run in runs]
     return [
         Candidate(
@@ -213,9 +165,10 @@ def _epoch(run: Run, row: Epoch) -> Candidate:
     )
 
 
-def _scores(validation: float | None, unsupervised: Mapping[str, float | None]) -> Scores:
-    return {name: validation if name == "validation" else unsupervised.get(name) for name in SCORES}
+def _scores(validation: float | None, unsupervised: Unsupervised | None) -> ScoreValues:
+    scores = unsupervised or Unsupervised()
+    return {name: validation if name == "validation" else getattr(scores, name) for name in SCORES}
 
 
-def _mean(percents: Percents | None) -> float | None:
-    return percents.final.get("mean") if percents else None
+def _mean(scores: Scores | None) -> float | None:
+    return scores.final.get("mean") if scores else None

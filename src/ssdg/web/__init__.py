@@ -1,1 +1,1 @@
-"""Web data: crawl it, take over a crawl that exists, and keep a manifest of every file kept or refused."""
+"""Web data: crawl images, ingest an existing crawl, and record every kept or refused file in a manifest."""

@@ -1,6 +1,6 @@
-"""The files of an existing crawl: class folders, a .zip of them, a CSV table, or `path label` lines.
+"""List the files of an existing crawl: class folders, a .zip of them, a CSV file, or `path label` lines.
 
-Nothing outside the given folder or archive is read.
+Nothing outside the source folder or archive is read.
 """
 
 from __future__ import annotations
@@ -15,80 +15,80 @@ from pathlib import Path
 from ..data.sources.manifest import REFUSED
 from ..data.sources.tree import IMAGE_SUFFIXES, NO_IMAGES, Item, is_junk, printable
 from ..errors import UserError
-from .untrusted import CLASS, ENCODINGS, LICENCE, PATH, URL, Refused, decodings, parse_table
+from .untrusted import CLASS, ENCODINGS, LICENCE, PATH, URL, Refused, parse_table, try_decodings
 
 _DRIVE = re.compile(r"[A-Za-z]:")
-_UTF8_NAME = 0x800  # flag of a .zip entry
+_UTF8_NAME = 0x800  # flag of a .zip entry whose name is UTF-8
 
 
 @dataclass(frozen=True)
-class Given:
-    """One file with its web-label, '' where none is told; `why` when it must not be read."""
+class SourceFile:
+    """A file with its web-label ('' if it has none); `refusal` is set if it must not be read."""
 
-    item: Item  # its path is from the root of what was given
+    item: Item  # its path is relative to the root of the source
     label: str = ""
     url: str = ""
     licence: str = ""
-    why: Refused | None = None
+    refusal: Refused | None = None
 
 
-def list_folder(root: Path, classes: Sequence[str]) -> list[Given]:
-    """Every file below a folder; links out of it are listed as refused, links to folders are not followed."""
-    return _labeled(list(_walk(root, "", root.resolve())), classes)
+def list_folder(root: Path, classes: Sequence[str]) -> list[SourceFile]:
+    """List every file below a folder; links that leave it are refused, links to folders are not followed."""
+    return _assign_labels(list(_walk(root, "", root.resolve())), classes)
 
 
-def list_archive(archive: Path, classes: Sequence[str], encoding: str | None) -> list[Given]:
-    """Every file in a .zip archive; names that leave it are listed as refused."""
+def list_archive(archive: Path, classes: Sequence[str], encoding: str | None) -> list[SourceFile]:
+    """List every file in a .zip archive; entries whose name leaves it are refused."""
     try:
         with zipfile.ZipFile(archive) as opened:
             infos = [info for info in opened.infolist() if not info.is_dir()]
     except (OSError, zipfile.BadZipFile) as error:
-        raise UserError(f"cannot read the archive '{archive}': {error}; download or pack it again") from None
-    listed = []
+        raise UserError(f"cannot read the archive '{archive}': {error}; download or create it again") from None
+    files = []
     for info in infos:
         path = _entry_name(info, encoding).replace("\\", "/")
         parts = [part for part in path.split("/") if part]
-        if leaves(path):
-            why = Refused("outside", "the name of the entry leaves the archive")
-            listed.append(Given(Item(path, str(archive), info.filename), why=why))
+        if leaves_root(path):
+            refusal = Refused("outside", "the entry name leaves the archive")
+            files.append(SourceFile(Item(path, str(archive), info.filename), refusal=refusal))
         elif not any(map(is_junk, parts)):
-            listed.append(Given(Item("/".join(parts), str(archive), info.filename)))
-    return _labeled(listed, classes)
+            files.append(SourceFile(Item("/".join(parts), str(archive), info.filename)))
+    return _assign_labels(files, classes)
 
 
-def leaves(path: str) -> bool:
-    """Whether a path with '/' may lead out of where it starts."""
+def leaves_root(path: str) -> bool:
+    """Return whether a path with '/' separators may lead outside its root."""
     return path.startswith("/") or ".." in path.split("/") or has_drive(path)
 
 
 def has_drive(path: str) -> bool:
-    """Whether a path names a drive, as Windows has them."""
+    """Return whether a path starts with a Windows drive."""
     return _DRIVE.match(path) is not None
 
 
-def _walk(folder: Path, at: str, root: Path) -> Iterator[Given]:
+def _walk(folder: Path, prefix: str, root: Path) -> Iterator[SourceFile]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        raise UserError(f"cannot read the folder '{folder}': {error.strerror}") from None
+        raise UserError(f"cannot read the folder '{folder}': {error.strerror}; check its permissions") from None
     if any(entry.name == NO_IMAGES for entry in entries):
         return
     for entry in entries:
         if is_junk(entry.name):
             continue
-        path = f"{at}/{printable(entry.name)}" if at else printable(entry.name)
+        path = f"{prefix}/{printable(entry.name)}" if prefix else printable(entry.name)
         item = Item(path, entry.path)
         if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
-            yield Given(item, why=Refused("outside", "a link that leaves the folder"))
+            yield SourceFile(item, refusal=Refused("outside", "a link that leaves the folder"))
         elif entry.is_dir():
-            if not entry.is_symlink():  # what it leads to is listed at its own place
+            if not entry.is_symlink():  # its target is listed where it is
                 yield from _walk(Path(entry.path), path, root)
         else:
-            yield Given(item)
+            yield SourceFile(item)
 
 
 def _entry_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
-    """The name of an entry; one without the mark of UTF-8 is in the encoding of who packed it."""
+    """Decode the name of an entry; without the UTF-8 flag it is in the encoding of the machine that packed it."""
     if info.filename.isascii() or info.flag_bits & _UTF8_NAME:
         return info.filename
     raw = info.filename.encode("cp437")
@@ -102,19 +102,19 @@ def _entry_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
     return info.filename
 
 
-def _labeled(listed: Sequence[Given], classes: Sequence[str]) -> list[Given]:
-    """The first folder below those that wrap everything is the class."""
-    names = [given.item.parts for given in listed if given.why is None]
-    depth = _wrappers([parts for parts in names if _is_image_name(parts[-1])] or names, classes)
-    wrapper = next((parts[:depth] for parts in names if len(parts) > depth), [])
-    return [replace(given, label=_class_of(given.item.parts, wrapper)) for given in listed]
+def _assign_labels(files: Sequence[SourceFile], classes: Sequence[str]) -> list[SourceFile]:
+    """Label each file with the first folder below those that wrap all files."""
+    paths = [file.item.parts for file in files if file.refusal is None]
+    depth = _wrapper_depth([parts for parts in paths if _is_image_name(parts[-1])] or paths, classes)
+    wrapper = next((parts[:depth] for parts in paths if len(parts) > depth), [])
+    return [replace(file, label=_class_of(file.item.parts, wrapper)) for file in files]
 
 
-def _wrappers(names: Sequence[Sequence[str]], classes: Iterable[str]) -> int:
-    """How many folders hold all files without being their class: something/class/image is left below them."""
+def _wrapper_depth(paths: Sequence[Sequence[str]], classes: Iterable[str]) -> int:
+    """Return how many nested folders contain all files without being their class; class/image remains below them."""
     depth = 0
-    while names and all(len(parts) >= depth + 3 for parts in names):
-        tops = {parts[depth] for parts in names}
+    while paths and all(len(parts) >= depth + 3 for parts in paths):
+        tops = {parts[depth] for parts in paths}
         if len(tops) > 1 or not tops.isdisjoint(classes):
             break
         depth += 1
@@ -134,8 +134,8 @@ _IMAGE_THEN_LABEL = re.compile(rf"(.*(?:{'|'.join(map(re.escape, sorted(IMAGE_SU
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of a list."""
+class ListEntry:
+    """One entry of a list."""
 
     path: str
     label: str
@@ -144,55 +144,57 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """What a list names, and the encoding it was read in."""
+class FileList:
+    """The files of a list, and the encoding it was read in."""
 
-    files: list[Given]
+    files: list[SourceFile]
     encoding: str
 
 
-def read_list(path: Path, root: Path, classes: Sequence[str], encoding: str | None, first: int | None) -> Listed:
-    """Read a list whose paths are below `root`; `first` is the number of the first class where labels are numbers.
+def read_list(path: Path, root: Path, classes: Sequence[str], encoding: str | None, first: int | None) -> FileList:
+    """Read a list whose paths are below `root`; `first` is the number of the first class for numeric labels.
 
-    Of several encodings that fit, the one under which most files are there is taken, the likelier of equals.
+    Among the encodings that decode the list, choose the one with the most existing files, the likelier of ties.
     """
-    best: tuple[int, str, list[Line], list[Path | Refused]] | None = None
-    for name, text in decodings(path, encoding):
-        lines = _table_lines(text, path) if path.suffix.lower() == ".csv" else _plain_lines(text, classes)
-        places = [_place(line.path, root, name) for line in lines]
-        there = sum(isinstance(place, Path) for place in places)
-        if best is None or there > best[0]:
-            best = (there, name, lines, places)
-        if there == len(lines):
+    best: tuple[int, str, list[ListEntry], list[Path | Refused]] | None = None
+    for name, text in try_decodings(path, encoding):
+        entries = _read_table(text, path) if path.suffix.lower() == ".csv" else _read_lines(text, classes)
+        resolved = [_resolve(entry.path, root, name) for entry in entries]
+        num_existing = sum(isinstance(result, Path) for result in resolved)
+        if best is None or num_existing > best[0]:
+            best = (num_existing, name, entries, resolved)
+        if num_existing == len(entries):
             break
-    assert best is not None  # decodings gives at least one
-    _, used, lines, places = best
-    labels = name_labels([line.label for line in lines], classes, first, path)
-    rows = zip(lines, labels, places, strict=True)
-    return Listed([_given(line, label, place) for line, label, place in rows], used)
+    assert best is not None  # try_decodings yields at least one
+    _, used, entries, resolved = best
+    labels = name_labels([entry.label for entry in entries], classes, first, path)
+    rows = zip(entries, labels, resolved, strict=True)
+    return FileList([_source_file(entry, label, result) for entry, label, result in rows], used)
 
 
-def _given(line: Line, label: str, place: Path | Refused) -> Given:
-    item = Item(printable(line.path), str(place) if isinstance(place, Path) else "")
-    return Given(item, label, line.url, line.licence, place if isinstance(place, Refused) else None)
+def _source_file(entry: ListEntry, label: str, resolved: Path | Refused) -> SourceFile:
+    item = Item(printable(entry.path), str(resolved) if isinstance(resolved, Path) else "")
+    return SourceFile(item, label, entry.url, entry.licence, resolved if isinstance(resolved, Refused) else None)
 
 
-def _table_lines(text: str, path: Path) -> list[Line]:
+def _read_table(text: str, path: Path) -> list[ListEntry]:
     table = parse_table(text, path)
     if PATH not in table.columns and URL in table.columns:
-        raise UserError(f"'{path}' names addresses and no files; fetch them with ssdg web crawl --urls '{path}'")
+        raise UserError(f"'{path}' lists URLs, not files; fetch them with ssdg web crawl --urls '{path}'")
     if PATH not in table.columns or CLASS not in table.columns:
-        raise UserError(f"'{path}' must have the columns path and class in its first line")
-    rows = [row for row in table.rows if row[PATH].strip() and row.get("state") != REFUSED]  # it may be a manifest
-    return [Line(row[PATH].strip(), row[CLASS].strip(), row.get(URL, ""), row.get(LICENCE, "")) for row in rows]
+        raise UserError(f"'{path}' must have a header with the columns path and class")
+    rows = [
+        row for row in table.rows if row[PATH].strip() and row.get("state") != REFUSED
+    ]  # the file may be a manifest
+    return [ListEntry(row[PATH].strip(), row[CLASS].strip(), row.get(URL, ""), row.get(LICENCE, "")) for row in rows]
 
 
-def _plain_lines(text: str, classes: Sequence[str]) -> list[Line]:
-    return [Line(*split_line(line.strip(), classes)) for line in text.splitlines() if line.strip()]
+def _read_lines(text: str, classes: Sequence[str]) -> list[ListEntry]:
+    return [ListEntry(*split_line(line.strip(), classes)) for line in text.splitlines() if line.strip()]
 
 
 def split_line(line: str, classes: Sequence[str]) -> tuple[str, str]:
-    """Path and label, both maybe with spaces: a tab, a known class or the suffix of an image tells them apart."""
+    """Split a line into path and label, both maybe with spaces: at a tab, before a known class or after a suffix."""
     if "\t" in line:
         path, _, label = line.rpartition("\t")
         return path.strip(), label.strip()
@@ -206,18 +208,18 @@ def split_line(line: str, classes: Sequence[str]) -> tuple[str, str]:
 
 
 def name_labels(labels: Sequence[str], classes: Sequence[str], first: int | None, path: Path) -> list[str]:
-    """Names for labels that are numbers: they count the classes from 0 or 1."""
-    told = set(labels) - {""}
-    if not told or told <= set(classes) or not all(label.isdecimal() for label in told):
+    """Replace numeric labels, which count `classes` from 0 or 1, by class names."""
+    values = set(labels) - {""}
+    if not values or values <= set(classes) or not all(value.isdecimal() for value in values):
         return list(labels)
     if not classes:
-        raise UserError(f"the labels in '{path}' are numbers; give --classes with their names in that order")
-    numbers = {int(label) for label in told}
+        raise UserError(f"the labels in '{path}' are numbers; set --classes to the class names in that order")
+    numbers = {int(value) for value in values}
     start = _first_number(numbers, len(classes), path) if first is None else first
     if min(numbers) < start or max(numbers) >= start + len(classes):
         raise UserError(
-            f"'{path}' has the labels {min(numbers)} to {max(numbers)}, but --classes names {len(classes)} classes "
-            f"from {start} on; name all of them"
+            f"'{path}' has labels {min(numbers)} to {max(numbers)}, but --classes names {len(classes)} classes "
+            f"starting at {start}; name all of them"
         )
     return [classes[int(label) - start] if label else "" for label in labels]
 
@@ -227,22 +229,22 @@ def _first_number(numbers: set[int], num_classes: int, path: Path) -> int:
         return 0
     if max(numbers) >= num_classes:
         return 1
-    raise UserError(f"the labels in '{path}' may count from 0 or from 1; tell it with --first-label 0 or 1")
+    raise UserError(f"the labels in '{path}' may start at 0 or 1; set --first-label 0 or 1")
 
 
-def _place(path: str, root: Path, encoding: str) -> Path | Refused:
-    """The file that a list means; leading folders that do not exist below the root are passed over."""
-    words = path.replace("\\", "/")
-    if "\0" in words:
+def _resolve(path: str, root: Path, encoding: str) -> Path | Refused:
+    """Find the file of a list entry; leading folders that do not exist below the root are skipped."""
+    relative = path.replace("\\", "/")
+    if "\0" in relative:
         return Refused("unreadable", "no such file")
-    if has_drive(words):
+    if has_drive(relative):
         return Refused("outside", "the path leaves the root")
-    if leaves(words):
-        inside = (root / words).resolve()
+    if leaves_root(relative):
+        inside = (root / relative).resolve()
         if not inside.is_relative_to(root.resolve()):
             return Refused("outside", "the path leaves the root")
-        words = inside.relative_to(root.resolve()).as_posix()
-    parts = [part for part in words.split("/") if part not in ("", ".")]
+        relative = inside.relative_to(root.resolve()).as_posix()
+    parts = [part for part in relative.split("/") if part not in ("", ".")]
     for start in range(max(len(parts) - 1, 1)):
         for name in _spellings("/".join(parts[start:]), encoding):
             if os.path.lexists(root / name):
@@ -252,6 +254,6 @@ def _place(path: str, root: Path, encoding: str) -> Path | Refused:
 
 
 def _spellings(name: str, encoding: str) -> list[str]:
-    """As text, and as the very bytes of the list: files unpacked from an old archive may be named so."""
+    """Return the name as text and as the raw bytes of the list: files of old archives may be named so."""
     raw = os.fsdecode(name.encode(encoding)) if encoding != "utf-16" else name
     return list(dict.fromkeys((name, raw)))

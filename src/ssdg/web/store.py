@@ -1,4 +1,4 @@
-"""A folder of web images: files named by their content, the manifest, and a journal between two writings of it."""
+"""A folder of web images: files named by content hash, the manifest, and a journal of rows not yet in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TextIO
 
 from ..data.sources.manifest import (
     KEPT,
-    NAME,
+    MANIFEST_NAME,
     REFUSED,
     Manifest,
     Row,
@@ -27,75 +27,77 @@ from ..errors import UserError
 from ..files import locked, remove_leftovers, write_bytes
 from .untrusted import Picture, Refused, one_line
 
-_JOURNAL = ".manifest.journal"  # a JSON object in each line
-_RESERVED = frozenset({NAME, "thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})
-DAMAGED = "damaged"  # the reason of an audit for a file that is not what it was
-_NAME_LETTERS = 32  # of 64 in a sha256
-_MOST_LABEL_LETTERS = 100
+_JOURNAL = ".manifest.journal"  # one JSON object per line
+_RESERVED = frozenset({MANIFEST_NAME, "thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})
+DAMAGED = "damaged"  # audit reason for a file that is missing or changed
+_NAME_LENGTH = 32  # hex digits, of the 64 in a sha256
+_MAX_LABEL_BYTES = 100
 
 
 def check_label(label: str) -> str:
-    """The class name, if it can be a folder; raise `UserError` for a path, a hidden name and the like."""
+    """Return the class name; raise `UserError` if it cannot be a folder name (a path, a hidden name)."""
     is_path = "/" in label or "\\" in label or label.startswith(".")
     if not label or is_path or label != label.strip() or not label.isprintable() or label.lower() in _RESERVED:
-        raise UserError(f"'{one_line(label)}' cannot be a class: its images go to a folder of that name; give a name")
-    if len(label.encode()) > _MOST_LABEL_LETTERS:
-        raise UserError(f"the class name '{label[:20]}...' is too long; {_MOST_LABEL_LETTERS} bytes are allowed")
+        raise UserError(f"invalid class name '{one_line(label)}'; it must be usable as a folder name")
+    if len(label.encode()) > _MAX_LABEL_BYTES:
+        raise UserError(f"class name '{label[:20]}...' is too long; use at most {_MAX_LABEL_BYTES} bytes")
     return label
 
 
 @dataclass
 class Store:
-    """An open folder. Of one thread; other processes are kept out by a lock."""
+    """An open folder of web images. Not thread-safe; a lock keeps other processes out."""
 
     root: Path
     manifest: Manifest
-    lost: int = 0  # rows whose file was not there any more, and which are forgotten
+    num_lost: int = 0  # rows dropped because their file is missing, truncated or damaged
     _journal: TextIO | None = None
-    _first: dict[str, Row] = field(default_factory=dict)  # sha256 -> the row of the file
-    _known: dict[str, Row] = field(default_factory=dict)  # url -> a row
-    _places: set[tuple[str, str, str]] = field(default_factory=set)  # of ingested files
-    _kept: Counter[str] = field(default_factory=Counter)
+    _by_sha256: dict[str, Row] = field(default_factory=dict)
+    _by_url: dict[str, Row] = field(default_factory=dict)
+    _origins: set[tuple[str, str, str]] = field(default_factory=set)  # of ingested files
+    _num_kept: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         for row in self.manifest.rows.values():
             self._index(row)
 
-    def known(self, url: str) -> Row | None:
-        """What is recorded of an address, under any class; the kept row if there is one."""
-        return self._known.get(url)
+    def find_url(self, url: str) -> Row | None:
+        """Return the row recorded for a URL under any class, preferably a kept one."""
+        return self._by_url.get(url)
 
-    def has_place(self, row: Row) -> bool:
-        """Whether an ingested file of this place and class is recorded, whatever it held."""
-        return row.place in self._places
+    def has_origin(self, row: Row) -> bool:
+        """Return whether a file ingested from the same origin and class is recorded, whatever its content."""
+        return row.origin_key in self._origins
 
     def num_kept(self, label: str) -> int:
-        """Images of a class that lie here."""
-        return self._kept[label]
+        """Return the number of kept images of a class."""
+        return self._num_kept[label]
 
     def keep(self, row: Row, picture: Picture, link_to: Path | None = None) -> Row:
-        """Write the picture and record it, or that its content is here already."""
+        """Write and record the picture, or record it as a duplicate if its content is already stored."""
         row = replace(row, sha256=picture.sha256, bytes=len(picture.data), width=picture.width, height=picture.height)
-        first = self._first.get(picture.sha256)
-        if first is not None:
-            return self.refuse(row, Refused("duplicate", first.path))
-        row = replace(row, path=f"{row.label}/{picture.sha256[:_NAME_LETTERS]}{picture.suffix}", state=KEPT)
+        original = self._by_sha256.get(picture.sha256)
+        if original is not None:
+            return self.refuse(row, Refused("duplicate", original.path))
+        row = replace(row, path=f"{row.label}/{picture.sha256[:_NAME_LENGTH]}{picture.suffix}", state=KEPT)
         self._write(self.root / row.path, picture.data, link_to)
         return self._record(row)
 
-    def refuse(self, row: Row, why: Refused) -> Row:
-        """Record that a file is not kept."""
-        return self._record(replace(row, state=REFUSED, reason=why.reason, detail=why.detail, path=""))
+    def refuse(self, row: Row, refusal: Refused) -> Row:
+        """Record a file that is not kept."""
+        return self._record(replace(row, state=REFUSED, reason=refusal.reason, detail=refusal.detail, path=""))
 
     def _write(self, path: Path, data: bytes, link_to: Path | None) -> None:
         if path.parent.is_symlink():
-            raise UserError(f"'{path.parent}' is a link; nothing is written outside '{self.root}', remove the link")
-        if link_to is None or not _linked(link_to, path):
+            raise UserError(
+                f"'{path.parent}' is a symbolic link; remove it: nothing is written outside '{self.root}'"
+            )
+        if link_to is None or not _try_link(link_to, path):
             write_bytes(path, data)
 
     def _record(self, row: Row) -> Row:
-        if row.ingested:  # an earlier row that knew no content of it, such as of a file that was missing
-            self.manifest.rows.pop((*row.place, ""), None)
+        if row.ingested:  # drop an earlier row without a hash, such as of a file that was missing
+            self.manifest.rows.pop((*row.origin_key, ""), None)
         row = replace(row, time=datetime.now(UTC).isoformat(timespec="seconds"))
         self.manifest.put(row)
         self._index(row)
@@ -105,20 +107,24 @@ class Store:
         return row
 
     def _index(self, row: Row) -> None:
-        if row.path:  # also one that an audit or someone took out: it must not come back from elsewhere
-            self._first[row.sha256] = row
+        if row.path:  # also if removed by an audit or a user: it must not come back from elsewhere
+            self._by_sha256[row.sha256] = row
         if row.kept:
-            self._kept[row.label] += 1
+            self._num_kept[row.label] += 1
         if row.ingested:
-            self._places.add(row.place)
-        if row.url and (row.kept or not row.ingested) and not (row.url in self._known and self._known[row.url].kept):
-            self._known[row.url] = row
+            self._origins.add(row.origin_key)
+        if (
+            row.url
+            and (row.kept or not row.ingested)
+            and not (row.url in self._by_url and self._by_url[row.url].kept)
+        ):
+            self._by_url[row.url] = row
 
 
-def _linked(file: Path, path: Path) -> bool:
-    """Whether a hard link could be made; not to another disk."""
+def _try_link(file: Path, path: Path) -> bool:
+    """Create a hard link and return whether it succeeded; it fails across disks."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # of a killed process
+    path.unlink(missing_ok=True)  # left by a killed process
     try:
         os.link(file.resolve(), path)
     except OSError:
@@ -128,14 +134,14 @@ def _linked(file: Path, path: Path) -> bool:
 
 @contextmanager
 def open_store(root: Path) -> Iterator[Store]:
-    """Open a folder of web images, a new one or one that a killed process left; write the manifest in the end."""
-    with _one_process(root):
+    """Open or create a folder of web images, recover rows of a killed process, and write the manifest on exit."""
+    with _exclusive(root):
         manifest = _read(root)
-        lost = _forget_lost(root, manifest)
+        num_lost = _drop_lost_rows(root, manifest)
         write_manifest(root, manifest)
         journal = root / _JOURNAL
         with journal.open("w", encoding="utf-8") as file:
-            store = Store(root, manifest, lost, file)
+            store = Store(root, manifest, num_lost, file)
             try:
                 yield store
             finally:
@@ -145,14 +151,14 @@ def open_store(root: Path) -> Iterator[Store]:
 
 @contextmanager
 def open_manifest(root: Path, *, dry: bool = False) -> Iterator[tuple[Manifest, Callable[[Manifest], None]]]:
-    """The manifest of a folder, and a function that replaces it; a dry one does not touch the folder at all."""
-    if not (root / NAME).is_file():
-        what = "has no manifest.csv" if root.is_dir() else "is no folder"
-        raise UserError(f"'{root}' {what}; take it over with ssdg web ingest '{root}' --out DIR first, then give DIR")
+    """Yield the manifest of a folder and a function that replaces it; with `dry` the folder is not touched."""
+    if not (root / MANIFEST_NAME).is_file():
+        problem = "has no manifest.csv" if root.is_dir() else "is not a folder"
+        raise UserError(f"'{root}' {problem}; run ssdg web ingest '{root}' --out DIR first, then pass DIR")
     if dry:
         yield _read(root), lambda manifest: None
         return
-    with _one_process(root):
+    with _exclusive(root):
 
         def write(manifest: Manifest) -> None:
             write_manifest(root, manifest)
@@ -162,22 +168,22 @@ def open_manifest(root: Path, *, dry: bool = False) -> Iterator[tuple[Manifest, 
 
 
 @contextmanager
-def _one_process(root: Path) -> Iterator[None]:
-    """Keep other commands out of the folder, and clear up after one that was killed."""
-    busy = f"another ssdg web command works in '{root}'; wait for it or give another folder"
+def _exclusive(root: Path) -> Iterator[None]:
+    """Lock the folder and remove temporary files of a killed command."""
+    busy = f"another ssdg web command is using '{root}'; wait for it or use another folder"
     with locked(root / ".lock", busy=busy):
-        remove_leftovers(root / NAME)
+        remove_leftovers(root / MANIFEST_NAME)
         yield
 
 
 def _read(root: Path) -> Manifest:
-    manifest = read_manifest(root) if (root / NAME).exists() else Manifest()
+    manifest = read_manifest(root) if (root / MANIFEST_NAME).exists() else Manifest()
     _replay(root / _JOURNAL, manifest)
     return manifest
 
 
 def _replay(journal: Path, manifest: Manifest) -> None:
-    """Take over the rows of a journal; a line that was cut off is as if never written."""
+    """Add the rows of a journal to the manifest; truncated lines are ignored."""
     if not journal.exists():
         return
     for line in journal.read_bytes().split(b"\n"):
@@ -185,16 +191,16 @@ def _replay(journal: Path, manifest: Manifest) -> None:
             manifest.put(from_cells(json.loads(line)))
 
 
-def _forget_lost(root: Path, manifest: Manifest) -> int:
-    """Drop the rows whose file is gone, cut off or was found damaged, and what a killed process left half written."""
+def _drop_lost_rows(root: Path, manifest: Manifest) -> int:
+    """Drop rows whose file is missing, truncated or damaged, and remove temporary files; return how many."""
     for label in {row.label for row in manifest.kept}:
         remove_leftovers(root / label / "*")
-    lost = [row for row in manifest.kept if not _is_whole(root / row.path, row.bytes)]
+    lost = [row for row in manifest.kept if not _is_complete(root / row.path, row.bytes)]
     lost += [row for row in manifest.rows.values() if row.path and row.reason == DAMAGED]
     for row in lost:
         del manifest.rows[row.key]
     return len(lost)
 
 
-def _is_whole(path: Path, num_bytes: int | None) -> bool:
+def _is_complete(path: Path, num_bytes: int | None) -> bool:
     return path.is_file() and num_bytes in (None, path.stat().st_size)

@@ -46,7 +46,7 @@ def table(folder: Path) -> Table:
 
 def test_text(table: Table) -> None:
     lines = render(table, "text").splitlines()
-    eid = next(place for place, line in enumerate(lines) if " eid " in line)
+    eid = next(index for index, line in enumerate(lines) if " eid " in line)
     assert lines[eid].split() == ["ours", "eid", "62.12*", "62.12*", "62.12*"]
     assert lines[eid + 1].split() == ["±2.83", "(2)"] * 3
     assert lines[eid + 2].split() == ["paper", "75.52", "70.98", "73.25"]
@@ -91,30 +91,30 @@ def test_latex(table: Table) -> None:
 def test_csv(table: Table) -> None:
     rows = list(csv.DictReader(StringIO(render(table, "csv"))))
     assert len(rows) == 4 * 3
-    found = {(row["row"], row["task"]): row for row in rows}
-    eid = found["eid", "average"]
+    cells = {(row["row"], row["task"]): row for row in rows}
+    eid = cells["eid", "average"]
     assert (eid["mean"], eid["deviation"], eid["seeds"], eid["mark"]) == ("62.125", "2.8284", "2", "best")
-    assert (found["dann", "P>C"]["mean"], found["dann", "P>C"]["seeds"]) == ("", "0")
-    assert found["dann", "P>C"]["paper"] == "42.7"
+    assert (cells["dann", "P>C"]["mean"], cells["dann", "P>C"]["seeds"]) == ("", "0")
+    assert cells["dann", "P>C"]["paper"] == "42.7"
 
 
 def test_json(table: Table) -> None:
-    told = json.loads(render(table, "json"))
-    assert told["rows"][-1]["cells"]["P>A"]["seeds"] == {"0": 60.125, "1": 64.125}
-    against_mcd = told["comparisons"][1]
+    content = json.loads(render(table, "json"))
+    assert content["rows"][-1]["cells"]["P>A"]["seeds"] == {"0": 60.125, "1": 64.125}
+    against_mcd = content["comparisons"][1]
     assert (against_mcd["other"], against_mcd["pairs"], against_mcd["difference"]) == ("mcd", 4, 11.125)
-    assert told["comparisons"][2]["p_t"] is None  # one pair with dann
+    assert content["comparisons"][2]["p_t"] is None  # one pair with dann
 
 
 @pytest.mark.parametrize("form", get_args(Format))
 def test_the_same_folder_gives_the_same_bytes(form: str, folder: Path, tmp_path: Path, capsys: Any) -> None:
     assert call(["table", str(folder), "--format", form, "--paper"]) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in ("first", "second"):
         assert call(["table", str(folder), "--format", form, "--paper", "-o", str(tmp_path / name)]) == 0
-        assert (tmp_path / name).read_text(encoding="utf-8") == shown
-    assert shown.endswith("\n")
-    assert str(folder.parent) not in shown
+        assert (tmp_path / name).read_text(encoding="utf-8") == output
+    assert output.endswith("\n")
+    assert str(folder.parent) not in output
 
 
 @pytest.mark.parametrize("form", get_args(Format))
@@ -122,8 +122,8 @@ def test_names_that_look_like_markup(form: Format, tmp_path: Path) -> None:
     rows = [{"name": "[red]a|b_c&{d}%", "family": "ours"}, {"name": "plain", "family": "[b]"}]
     write_bench(tmp_path, rows, ("P>A",), {(row["name"], "P>A", 0): 1.0 for row in rows})
     text = render(make_table(read_results(tmp_path), "final"), form)
-    shown = {"markdown": "`[red]a\\|b_c&{d}%`", "latex": "[red]a|b\\_c\\&\\{d\\}\\%"}
-    assert shown.get(form, "[red]a|b_c&{d}%") in text
+    names = {"markdown": "`[red]a\\|b_c&{d}%`", "latex": "[red]a|b\\_c\\&\\{d\\}\\%"}
+    assert names.get(form, "[red]a|b_c&{d}%") in text
 
 
 def test_a_table_before_any_cell_is_done(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ssdg.bench.folder import read_results
 from ssdg.bench.tables.paper_figures import label_accuracy, label_clouds, label_curves, setting_curves
 from ssdg.cli import call
 from ssdg.errors import UserError
+from ssdg.schema import Result
 
 TASKS = ("P>A", "P>C")
 
@@ -61,13 +62,15 @@ def sweep(tmp_path: Path) -> Path:
 
 def test_label_accuracy_is_that_of_the_labelers() -> None:
     audits = [*two_cycles(40, 50), audit("eid", 1, a=99.0), audit("apl/c", 2, c=None)]
-    assert label_accuracy({"pseudo_labels": audits}) == {1: 41, 2: 50}
+    task = {"labeled": "photo", "unlabeled": ["a", "b", "c"], "classes": ["dog"]}
+    result = Result.model_validate({"method": "eid", "seed": 0, "task": task, "pseudo_labels": audits})
+    assert label_accuracy(result) == {1: 41, 2: 50}
 
 
 def test_curves_are_means_of_runs_that_all_rows_have(labelers: Path) -> None:
-    curves, places = label_curves(read_results(labelers))
+    curves, runs = label_curves(read_results(labelers))
     assert [curve.name for curve in curves] == ["x", "y"]
-    assert places == {("P>A", 0), ("P>A", 1), ("P>C", 0)}
+    assert runs == {("P>A", 0), ("P>A", 1), ("P>C", 0)}
     assert curves[0].x == [1, 2]
     assert curves[0].means == [pytest.approx((41 + 61 + 41) / 3), 70]
     assert curves[0].deviations == [None, None]  # the seeds have unlike tasks
@@ -80,17 +83,17 @@ def test_clouds_take_the_last_cycle(labelers: Path) -> None:
 
 
 def test_a_curve_joins_rows_that_differ_in_one_setting(sweep: Path) -> None:
-    (curve,), places = setting_curves(read_results(sweep), "cycles", "last-five", paper=True)
+    (curve,), runs = setting_curves(read_results(sweep), "cycles", "last-five", paper=True)
     assert (curve.name, curve.x, curve.means) == ("eid", [1, 3, 10], [1.5, 3.5, 10.5])
     assert curve.deviations == [pytest.approx(math.sqrt(0.5))] * 3
-    assert len(places) == 4
+    assert len(runs) == 4
     assert curve.papers[0] == pytest.approx((73.60 + 67.98) / 2)
     (mixes,), _ = setting_curves(read_results(sweep), "mix", "last-five", paper=False)
     assert (mixes.x, mixes.papers) == (["mixup", "cutmix", "x+u"], [None] * 3)
 
 
 def test_nothing_to_draw(sweep: Path, labelers: Path) -> None:
-    with pytest.raises(UserError, match="differ in clean_rate"):
+    with pytest.raises(UserError, match="differ only in clean_rate"):
         setting_curves(read_results(sweep), "clean_rate", "final", paper=False)
     with pytest.raises(UserError, match="pseudo-labels"):
         label_curves(read_results(sweep))
@@ -108,7 +111,7 @@ def test_rows_without_a_run_in_common(tmp_path: Path) -> None:
 def test_the_same_folder_gives_the_same_picture(suffix: str, labelers: Path, sweep: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for folder, kind in ((labelers, "pseudo-labels"), (labelers, "labels-target"), (sweep, "cycles"), (sweep, "mix")):
-        pictures = [tmp_path / f"{kind}-{place}{suffix}" for place in range(2)]
+        pictures = [tmp_path / f"{kind}-{index}{suffix}" for index in range(2)]
         for picture in pictures:
             assert call(["figure", str(folder), kind, "-o", str(picture), "--paper"]) == 0
         assert pictures[0].read_bytes() == pictures[1].read_bytes()

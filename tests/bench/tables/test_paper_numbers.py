@@ -65,7 +65,7 @@ def test_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "selectors", "told"),
+    ("table", "selectors", "message"),
     [
         ("pcas", {"method": "DANN"}, "did you mean 'pacs'?"),
         ("pacs", {"methd": "DANN"}, "did you mean 'method'?"),
@@ -73,8 +73,8 @@ def test_tables() -> None:
         ("ablation_apl", {"method": "Ours w/ MCD"}, "several rows"),
     ],
 )
-def test_lookups_that_fail(table: str, selectors: dict[str, str], told: str) -> None:
-    with pytest.raises(UserError, match=told.replace("?", r"\?")):
+def test_lookups_that_fail(table: str, selectors: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
         paper_numbers(table, selectors)
 
 

@@ -58,9 +58,9 @@ def entry(table: Table, row: str, column: str):  # type: ignore[no-untyped-def]
 def test_means_deviations_and_order(tmp_path: Path) -> None:
     table = table_of(tmp_path, SCORES)
     assert [line.name for line in table.lines] == ["source-only", "mcd", "fixmatch", "eid"]
-    here = entry(table, "eid", "P>A")
-    assert here.mean == 62
-    assert here.deviation == pytest.approx(math.sqrt(8))  # of 60 and 64: (4 + 4) / (2 - 1)
+    cell = entry(table, "eid", "P>A")
+    assert cell.mean == 62
+    assert cell.deviation == pytest.approx(math.sqrt(8))  # of 60 and 64: (4 + 4) / (2 - 1)
     average = entry(table, "eid", AVERAGE)
     assert average.values == {0: 65, 1: 71}
     assert average.mean == 68
@@ -87,7 +87,7 @@ def test_missing_cells_are_not_averaged(tmp_path: Path) -> None:
 
 
 def test_a_column_with_one_number_has_no_best(tmp_path: Path) -> None:
-    table = table_of(tmp_path, {place: score for place, score in SCORES.items() if place[0] == "eid"})
+    table = table_of(tmp_path, {key: score for key, score in SCORES.items() if key[0] == "eid"})
     assert {e.mark for line in table.lines for e in line.entries.values()} == {""}
     assert [c.num_pairs for c in table.comparisons] == [0, 0, 0]
 
@@ -98,7 +98,7 @@ def test_the_other_number(tmp_path: Path) -> None:
     assert entry(final, "eid", "P>A").mean == 63
     assert "last epoch" in final.notes[0]
     five = make_table(read_results(tmp_path), "last-five")
-    assert "mean of the last five epochs (of fewer, down to 2" in five.notes[0]
+    assert "mean of the last five epochs (fewer, down to 2, if the last cycle is shorter)" in five.notes[0]
     assert five.notes[0].startswith("made-up on world, preset quick")  # no path of this machine
 
 
@@ -109,7 +109,7 @@ def test_rows_with_presets_of_their_own(tmp_path: Path) -> None:
 
 
 def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
-    table = table_of(tmp_path, {place: score for place, score in SCORES.items() if place[2] == 0})
+    table = table_of(tmp_path, {key: score for key, score in SCORES.items() if key[2] == 0})
     assert entry(table, "eid", "P>A").deviation is None
     assert "One seed." in table.notes
 
@@ -164,23 +164,33 @@ def test_tasks_that_the_paper_lacks_leave_its_average_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda folder: (folder / "suite.json").unlink(), "not a benchmark folder"),
         (lambda folder: (folder / "suite.json").write_text("{"), "damaged"),
         (lambda folder: (folder / "suite.json").write_text('{"format": 2}'), "another version"),
         (lambda folder: edit_suite(folder, tasks=["P>A"]), "task 'P>C'"),
-        (lambda folder: (folder / "cells" / "eid-P-A-0" / "result.json").write_text("{}"), "no scored target"),
+        (lambda folder: (folder / "cells" / "eid-P-A-0" / "result.json").write_text("{}"), "method: Field required"),
+        (lambda folder: edit_result(folder, target=None), "has no scored target; delete the folder"),
+        (lambda folder: edit_result(folder, target={**SCORED, "last_five": {}}), "has no scored target; delete"),
         (lambda folder: shutil.rmtree(folder), "not a benchmark folder"),
     ],
 )
-def test_folders_that_cannot_be_read(change: Any, told: str, tmp_path: Path, capsys: Any) -> None:
+def test_folders_that_cannot_be_read(change: Any, message: str, tmp_path: Path, capsys: Any) -> None:
     folder = write_bench(tmp_path / "bench", ROWS, TASKS, SCORES)
     change(folder)
     assert call(["table", str(folder)]) == 2
     sentence = capsys.readouterr().err
-    assert told in sentence.replace("\n", " ")
+    assert message in sentence.replace("\n", " ")
     assert "Traceback" not in sentence
+
+
+SCORED = {"final": {"mean": 1.0}, "last_five": {"mean": 1.0}, "epochs_averaged": 1}
+
+
+def edit_result(folder: Path, **values: object) -> None:
+    path = folder / "cells" / "eid-P-A-0" / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
 def edit_suite(folder: Path, **values: object) -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ssdg.bench.tables.significance import MOST_EXACT, compare, paired_t, sign_flips, t_inside, t_quantile
+from ssdg.bench.tables.significance import MAX_EXACT_PAIRS, compare, paired_t, sign_flips, t_inside, t_quantile
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_sign_flips_by_hand() -> None:
 def test_drawn_signs_agree_with_all_signs() -> None:
     """Pairs that are all zero change nothing, but take the number of pairs beyond what is tried exhaustively."""
     few = np.random.default_rng(3).normal(0.5, 1, 10)
-    many = np.concatenate([few, np.zeros(MOST_EXACT)])
+    many = np.concatenate([few, np.zeros(MAX_EXACT_PAIRS)])
     assert sign_flips(many) == pytest.approx(sign_flips(few), abs=0.01)
     assert sign_flips(many) == sign_flips(many)
     assert sign_flips(np.ones(40)) == 1 / 100_000  # the data themselves are one of the draws
@@ -56,11 +56,11 @@ def test_drawn_signs_agree_with_all_signs() -> None:
 def test_only_cells_that_both_have_are_compared() -> None:
     ours = {("a", 0): 5.0, ("a", 1): 7.0, ("b", 0): 9.0, ("b", 1): 90.0}
     theirs = {("a", 0): 4.0, ("a", 1): 5.0, ("b", 0): 6.0, ("c", 0): 1.0}
-    found = compare("x", ours, "y", theirs)
-    assert (found.num_pairs, found.difference, found.p_permutation) == (3, 2.0, 0.25)
+    comparison = compare("x", ours, "y", theirs)
+    assert (comparison.num_pairs, comparison.difference, comparison.p_permutation) == (3, 2.0, 0.25)
     swapped = compare("y", theirs, "x", ours)
     assert swapped.difference == -2
-    assert swapped.p_t == found.p_t
+    assert swapped.p_t == comparison.p_t
 
 
 def test_too_little_to_tell() -> None:
@@ -73,7 +73,7 @@ def test_too_little_to_tell() -> None:
 
 def test_differences_that_are_all_equal() -> None:
     ours, theirs = {("a", 0): 0.3, ("a", 1): 0.4}, {("a", 0): 0.1, ("a", 1): 0.2}  # equal but for the last bits
-    found = compare("x", ours, "y", theirs)
-    assert found.p_t == 0
-    assert found.interval == pytest.approx((0.2, 0.2))
+    comparison = compare("x", ours, "y", theirs)
+    assert comparison.p_t == 0
+    assert comparison.interval == pytest.approx((0.2, 0.2))
     assert compare("x", ours, "y", ours).p_t == 1

@@ -1,4 +1,4 @@
-"""The t-SNE figure: its points, its words, what it refuses."""
+"""The t-SNE figure: its points, its text, invalid input."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def made_up(classes: int = 3, *, known: bool = True) -> Evolution:
         seed=0,
         labeled="a",
         unlabeled=("b", "c"),
-        shown="b",
+        labeler_domain="b",
         target="d",
-        product="dcg",
+        product="two networks of DCG",
         classes=tuple(f"class{k}" for k in range(classes)),
         y=y,
         labelers=(LabelerView(1, {"labeled": features[:10], "unlabeled": features[10:]}, None),),
@@ -68,8 +68,8 @@ def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
     for words in (
         "unlabeled b and c",
         "labeler of b",
-        "DCG, network 1, on d",
-        "62.5 % right",
+        "two networks of DCG, network 1, on d",
+        "62.5 % accuracy",
         "true classes",
         "class2",
     ):
@@ -80,9 +80,9 @@ def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
 
 def test_unknown_classes_and_no_target(tmp_path: Path) -> None:
     text = drawn(made_up(known=False), tmp_path)
-    assert "class not known" in text
+    assert "unknown class" in text
     assert "true classes" not in text
-    assert "% right" not in text
+    assert "% accuracy" not in text
     assert "cycle 1" in drawn(replace(made_up(), target=None, targets=(), y=np.zeros(0, np.int64)), tmp_path)
 
 
@@ -108,15 +108,15 @@ def test_words_that_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[st
     bench = write_bench(tmp_path / "b", rows, ["P>A"], {("mcd", "P>A", 0): 50.0, ("eid", "P>A", 0): 50.0})
     other = write_bench(tmp_path / "o", rows[1:], ["P>A"], {("mcd", "P>A", 0): 50.0})
 
-    def refused(told: str, *words: object, out: str = "x.png") -> None:
-        assert call(["figure", *map(str, words), "-o", str(tmp_path / out)]) == 2
-        assert told in capsys.readouterr().err.replace("\n", " ")
+    def refused(message: str, *args: object, out: str = "x.png") -> None:
+        assert call(["figure", *map(str, args), "-o", str(tmp_path / out)]) == 2
+        assert message in capsys.readouterr().err.replace("\n", " ")
 
     refused(f"such as {bench}/cells/eid-P-A-0 (P>A, seed 0)", bench, "tsne")
-    refused("none of its finished cells is of eid", other, "tsne")
+    refused("none of its finished cells is a run of eid", other, "tsne")
     refused("not a run folder", tmp_path / "nowhere", "tsne")
     refused(".png or .svg", tmp_path / "nowhere", "tsne", out="x.bmp")
-    refused("--paper says nothing of the figure 'tsne'", bench, "tsne", "--paper")
-    refused("--images says nothing of the figure 'cycles'", bench, "cycles", "--images", "99")
+    refused("--paper does not apply to the figure 'tsne'", bench, "tsne", "--paper")
+    refused("--images does not apply to the figure 'cycles'", bench, "cycles", "--images", "99")
     refused("images", bench, "tsne", "--images", "2")
     assert not list(tmp_path.glob("x.*"))

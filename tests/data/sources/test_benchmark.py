@@ -1,28 +1,16 @@
 import numpy as np
 import pytest
-from pictures import benchmark, class_folders, png, write, zip_files
+from pictures import benchmark, class_folders, npz, png, write, write_splits, zip_files
 
 from ssdg.data.sources.benchmark import class_order, read_benchmark, read_class_folder
 from ssdg.errors import UserError
 
 
-def write_splits(folder, domain, **lists):
-    for split, lines in lists.items():
-        write(folder / f"{domain}_{split}_kfold.txt", "".join(f"{line}\n" for line in lines).encode())
-
-
-def npz(path, labels, side=4):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    images = np.random.default_rng(len(labels)).integers(0, 256, (len(labels), side, side, 3), np.uint8)
-    np.savez(path, images=images, labels=np.array(labels))
-    return path
-
-
 def test_domain_class_image(tmp_path):
-    found = read_benchmark(benchmark(tmp_path))
-    assert found.names == ("one", "three", "two")
-    assert found["one"].counts() == {"cat": 6, "dog": 6}
-    assert found["one"].items[0].path == "one/cat/000.png"
+    root = read_benchmark(benchmark(tmp_path))
+    assert root.names == ("one", "three", "two")
+    assert root["one"].counts() == {"cat": 6, "dog": 6}
+    assert root["one"].items[0].path == "one/cat/000.png"
 
 
 def test_images_deeper_than_the_class(tmp_path):
@@ -34,10 +22,10 @@ def test_images_deeper_than_the_class(tmp_path):
 def test_the_images_folder_is_stepped_over(tmp_path):
     benchmark(tmp_path / "images", ("one", "two"))
     write_splits(tmp_path / "splits", "one", train=["one/cat/000.png 1", "one/dog/006.png 2"])
-    found = read_benchmark(tmp_path)
-    assert found.names == ("one", "two")
-    assert len(found["one"].splits["train"]) == 2
-    assert not found["two"].splits
+    root = read_benchmark(tmp_path)
+    assert root.names == ("one", "two")
+    assert len(root["one"].splits["train"]) == 2
+    assert not root["two"].splits
 
 
 def test_a_single_domain_is_no_wrapper(tmp_path):
@@ -47,10 +35,10 @@ def test_a_single_domain_is_no_wrapper(tmp_path):
 def test_everything_in_one_archive(tmp_path):
     files = {f"PACS/images/{d}/{c}/1.png": png(i) for i, (d, c) in enumerate([("x", "a"), ("x", "b"), ("y", "a")])}
     files["PACS/splits/x_train_kfold.txt"] = b"x/a/1.png 0\n"
-    found = read_benchmark(zip_files(tmp_path / "all.zip", files))
-    assert found.names == ("x", "y")
-    assert found["x"].splits["train"] == (0,)
-    assert "zip" in found.layout
+    root = read_benchmark(zip_files(tmp_path / "all.zip", files))
+    assert root.names == ("x", "y")
+    assert root["x"].splits["train"] == (0,)
+    assert "zip" in root.layout
 
 
 def test_archives_beside_splits(tmp_path):
@@ -77,8 +65,8 @@ def test_two_classes_with_one_number_are_refused(tmp_path):
 
 
 def test_train_and_val_folders_are_splits(tmp_path):
-    for i, place in enumerate(("train/0", "train/1", "val/0", "val/1")):
-        write(tmp_path / "mnist" / place / f"{i}.png", png(i))
+    for i, folder in enumerate(("train/0", "train/1", "val/0", "val/1")):
+        write(tmp_path / "mnist" / folder / f"{i}.png", png(i))
     domain = read_benchmark(tmp_path)["mnist"]
     assert domain.classes == ("0", "1")
     assert {split: len(rows) for split, rows in domain.splits.items()} == {"train": 2, "crossval": 2}
@@ -92,10 +80,10 @@ def test_a_class_called_train_stays_a_class(tmp_path):
 def test_arrays(tmp_path):
     npz(tmp_path / "mnist.npz", [3, 10, 9])
     npz(tmp_path / "syn.npz", [1])
-    found = read_benchmark(tmp_path)
-    assert found.names == ("mnist", "syn")
-    assert found["mnist"].classes == ("3", "9", "10")
-    assert found["mnist"].labels == ("3", "10", "9")
+    root = read_benchmark(tmp_path)
+    assert root.names == ("mnist", "syn")
+    assert root["mnist"].classes == ("3", "9", "10")
+    assert root["mnist"].labels == ("3", "10", "9")
 
 
 def test_arrays_inside_an_archive(tmp_path):
@@ -117,21 +105,21 @@ def crawl(path, labels, web_labels):
 def test_array_of_a_crawl(tmp_path):
     crawl(tmp_path / "web.npz", [10, -1, 9], [10, 9, 10])
     npz(tmp_path / "plain.npz", [-1, 0])
-    found = read_benchmark(tmp_path)
-    assert found["web"].labels == ("10", "ood", "9")
-    assert found["web"].web_labels == ("10", "9", "10")
-    assert found["web"].counts() == {"9": 1, "10": 1, "ood": 1}
-    assert found["plain"].labels == ("-1", "0")  # a number like any other where nobody searched
-    assert found["plain"].web_labels == ()
+    root = read_benchmark(tmp_path)
+    assert root["web"].labels == ("10", "ood", "9")
+    assert root["web"].web_labels == ("10", "9", "10")
+    assert root["web"].counts() == {"9": 1, "10": 1, "ood": 1}
+    assert root["plain"].labels == ("-1", "0")  # a number like any other where nobody searched
+    assert root["plain"].web_labels == ()
 
 
 @pytest.mark.parametrize(
-    ("web_labels", "told"),
+    ("web_labels", "message"),
     [([1, 2], "3 images but 2 web_labels; each image needs one"), ([0.5, 1, 2], "'web_labels' in .* not float64")],
 )
-def test_array_of_a_crawl_with_wrong_keywords(tmp_path, web_labels, told):
+def test_array_of_a_crawl_with_wrong_keywords(tmp_path, web_labels, message):
     crawl(tmp_path / "web.npz", [1, 2, 3], web_labels)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         read_benchmark(tmp_path)
 
 

@@ -21,8 +21,8 @@ def huge_png(side):
 
 def test_png_is_exact_and_squashed_as_pillow_does():
     image = picture(3, 20, 10)
-    want = np.asarray(image.resize((8, 8), Image.Resampling.BILINEAR))
-    np.testing.assert_array_equal(decode(encoded(image), 8), want)
+    expected = np.asarray(image.resize((8, 8), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(decode(encoded(image), 8), expected)
 
 
 def test_no_resize_at_the_right_size():
@@ -35,9 +35,9 @@ def test_plain_jpeg_is_what_pillow_sees(mode):
     data = encoded(picture(1, 40, 24).convert(mode), "JPEG", quality=95)
     from io import BytesIO
 
-    want = np.asarray(Image.open(BytesIO(data)).convert("RGB").resize((16, 16), Image.Resampling.BILINEAR))
+    expected = np.asarray(Image.open(BytesIO(data)).convert("RGB").resize((16, 16), Image.Resampling.BILINEAR))
     assert decode(data, 16).shape == (16, 16, 3)
-    assert np.abs(decode(data, 16).astype(int) - want).max() <= 2
+    assert np.abs(decode(data, 16).astype(int) - expected).max() <= 2
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
@@ -89,7 +89,7 @@ def test_black_and_white_becomes_rgb():
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b"", "empty"),
         (b"this is text", "not an image"),
@@ -102,8 +102,8 @@ def test_black_and_white_becomes_rgb():
     ids=["empty", "text", "truncated", "garbage", "cut", "bomb", "above-the-limit"],
 )
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
-def test_unreadable_files_have_one_line_reasons(data, says):
-    with pytest.raises(UnreadableError, match=says) as caught:
+def test_unreadable_files_have_one_line_reasons(data, message):
+    with pytest.raises(UnreadableError, match=message) as caught:
         decode(data, 8)
     assert "\n" not in str(caught.value)
 

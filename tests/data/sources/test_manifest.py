@@ -47,7 +47,7 @@ def test_columns_of_others_survive_a_rewrite_and_a_new_row(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "lacks the column 'path'"),
         ("path,class\n", "lacks the column 'state'"),
@@ -58,9 +58,9 @@ def test_columns_of_others_survive_a_rewrite_and_a_new_row(tmp_path: Path) -> No
         ("path,class,state\na,dog,kept,more\n", "more cells"),
     ],
 )
-def test_manifests_that_cannot_be_used(text: str, told: str, tmp_path: Path) -> None:
+def test_manifests_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.csv").write_text(text)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         read_manifest(tmp_path)
 
 

@@ -39,8 +39,8 @@ def test_a_command_for_some_of_each(arrays: Path, tmp_path: Path, capsys: pytest
 
 
 def test_what_it_refuses(arrays: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    assert "exists already" in complaint("data", "unpack", arrays, arrays)
+    assert "already exists" in complaint("data", "unpack", arrays, arrays)
     (tmp_path / "empty").mkdir()
-    assert "holds no .npz file" in complaint("data", "unpack", tmp_path / "empty", tmp_path / "out")
+    assert "contains no .npz file" in complaint("data", "unpack", tmp_path / "empty", tmp_path / "out")
     assert complaint("data", "unpack", arrays, tmp_path / "out", "--per-class", 0)
     assert not (tmp_path / "out").exists()

@@ -96,18 +96,18 @@ def test_a_changed_file_has_another_stamp(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "says"),
+    ("arrays", "message"),
     [
-        ({"labels": np.arange(2)}, "must hold the two arrays"),
+        ({"labels": np.arange(2)}, "must contain the two arrays"),
         ({"images": np.zeros((2, 4, 4)), "labels": np.arange(2)}, "uint8"),
         ({"images": np.array([{}, {}], object), "labels": np.arange(2)}, "uint8"),
         ({"images": np.zeros((2, 4, 4, 3), np.uint8), "labels": np.array([{}, {}], object)}, "plain arrays"),
     ],
 )
-def test_wrong_npz_is_refused(tmp_path, arrays, says):
+def test_wrong_npz_is_refused(tmp_path, arrays, message):
     np.savez(tmp_path / "x.npz", **arrays)
     (item,) = read_tree(tmp_path).arrays
-    with Reader() as reader, pytest.raises(UserError, match=says):
+    with Reader() as reader, pytest.raises(UserError, match=message):
         reader.npz_labels(item)
 
 

@@ -1,4 +1,4 @@
-"""`ssdg web audit`: what it takes out of the manifest, what it leaves alone, and the way back."""
+"""`ssdg web audit`: what it removes from the manifest, what it leaves alone, and how to undo it."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ def file_of(folder: Path, origin: str) -> Path:
 
 
 def test_of_copies_the_one_of_most_pixels_stays(crawl: Path, capsys: Capture) -> None:
-    code, told, err = audit(capsys, crawl, *FAST)
+    code, report, err = audit(capsys, crawl, *FAST)
     assert (code, err) == (0, "")
     assert reasons(crawl) == {"dog/copy.jpg": "near-duplicate", "cat/both.jpg": "near-duplicate"}
     row = by_origin(crawl)["dog/copy.jpg"]
     assert by_origin(crawl)["dog/0.png"].path in row.detail
     assert float(row.extra["audit_similarity"]) > 0.9
     assert (crawl / row.path).is_file()
-    assert [(one["label"], one["images"], one["duplicates"], one["kept"]) for one in told["classes"]] == [
+    assert [(entry["label"], entry["images"], entry["duplicates"], entry["kept"]) for entry in report["classes"]] == [
         ("cat", 6, 1, 5),
         ("dog", 6, 1, 5),
     ]
 
 
 def test_copies_of_another_web_label_are_told(crawl: Path, capsys: Capture) -> None:
-    _, told, _ = audit(capsys, crawl, *FAST)
+    _, report, _ = audit(capsys, crawl, *FAST)
     assert by_origin(crawl)["dog/1.png"].extra["audit_other_labels"] == "cat"
     assert by_origin(crawl)["dog/0.png"].extra["audit_other_labels"] == ""
-    assert told["total"]["two_labels"] == 1
+    assert report["total"]["two_labels"] == 1
     audit(capsys, crawl, *FAST, "--refuse", "two-labels")
     assert reasons(crawl)["dog/1.png"] == "two-labels"
 
@@ -101,20 +101,20 @@ def against(kind: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "npz"])
 def test_leaks_are_taken_out_and_listed(kind: str, crawl: Path, tmp_path: Path, capsys: Capture) -> None:
-    given = against(kind, tmp_path / "target")
-    _, told, _ = audit(capsys, crawl, *FAST, "--against", given)
-    leaks = {one["path"]: one["other"] for one in told["found"] if one["kind"] == "leak"}
+    target = against(kind, tmp_path / "target")
+    _, report, _ = audit(capsys, crawl, *FAST, "--against", target)
+    leaks = {entry["path"]: entry["other"] for entry in report["found"] if entry["kind"] == "leak"}
     assert {origin for origin, reason in reasons(crawl).items() if reason == "leak"} == {"dog/2.png", "cat/3.png"}
-    place = "target.npz#0" if kind == "npz" else f"{given.name}/photo/dog/0.jpg"
-    assert leaks[by_origin(crawl)["dog/2.png"].path] == place
+    other = "target.npz#0" if kind == "npz" else f"{target.name}/photo/dog/0.jpg"
+    assert leaks[by_origin(crawl)["dog/2.png"].path] == other
     assert "mirrored" in by_origin(crawl)["dog/2.png"].detail
     assert len(read_crawl(crawl, "crawl").items) == 12 - 2 - 2
 
 
 def test_leaks_are_only_reported_when_they_are_to_stay(crawl: Path, tmp_path: Path, capsys: Capture) -> None:
-    given = against("folder", tmp_path / "target")
-    _, told, _ = audit(capsys, crawl, *FAST, "--against", given, "--keep-leaks")
-    assert [one["taken_out"] for one in told["found"] if one["kind"] == "leak"] == [False, False]
+    target = against("folder", tmp_path / "target")
+    _, report, _ = audit(capsys, crawl, *FAST, "--against", target, "--keep-leaks")
+    assert [entry["taken_out"] for entry in report["found"] if entry["kind"] == "leak"] == [False, False]
     assert by_origin(crawl)["dog/2.png"].kept
     assert by_origin(crawl)["dog/2.png"].extra["audit_found"] == "leak"
 
@@ -135,7 +135,7 @@ def test_a_folder_around_the_crawl_is_compared_without_it(
 ) -> None:
     audit(capsys, crawl, *FAST, "--against", tmp_path / "crawl" / "..")
     assert sum(reason == "leak" for reason in reasons(crawl).values()) == 12  # found/ holds them all
-    assert "no image beside the crawl" in complaint("web", "audit", crawl, *FAST, "--against", crawl)
+    assert "no image outside the crawl" in complaint("web", "audit", crawl, *FAST, "--against", crawl)
 
 
 def test_damaged_files(crawl: Path, capsys: Capture) -> None:
@@ -144,14 +144,14 @@ def test_damaged_files(crawl: Path, capsys: Capture) -> None:
     file_of(crawl, "dog/4.png").write_bytes(b"no image")
     file_of(crawl, "cat/2.png").unlink()
     file_of(crawl, "cat/2.png").symlink_to(crawl.parent / "found" / "cat" / "2.png")
-    _, told, _ = audit(capsys, crawl, *FAST)
+    _, report, _ = audit(capsys, crawl, *FAST)
     damaged = {origin: row.detail for origin, row in by_origin(crawl).items() if row.reason == "damaged"}
     assert "missing" in damaged.pop("dog/2.png")
     assert "sha256" in damaged.pop("dog/3.png")
     assert "not an image" in damaged.pop("dog/4.png")
-    assert "out of the folder" in damaged.pop("cat/2.png")
+    assert "leaves the folder" in damaged.pop("cat/2.png")
     assert not damaged
-    assert told["total"]["damaged"] == 4
+    assert report["total"]["damaged"] == 4
 
 
 def test_an_ingest_restores_damaged_files(crawl: Path, capsys: Capture) -> None:
@@ -163,10 +163,10 @@ def test_an_ingest_restores_damaged_files(crawl: Path, capsys: Capture) -> None:
 
 
 def test_every_audit_decides_anew(crawl: Path, tmp_path: Path, capsys: Capture) -> None:
-    given = against("folder", tmp_path / "target")
+    target = against("folder", tmp_path / "target")
     audit(capsys, crawl, *FAST)
     before = (crawl / "manifest.csv").read_bytes()
-    audit(capsys, crawl, *FAST, "--against", given)
+    audit(capsys, crawl, *FAST, "--against", target)
     assert (crawl / "manifest.csv").read_bytes() != before
     audit(capsys, crawl, *FAST)
     assert (crawl / "manifest.csv").read_bytes() == before
@@ -183,10 +183,10 @@ def test_what_people_put_aside_stays_aside_and_what_they_spare_stays(
         rows[key] = Row(**{**vars(row), "state": state, "extra": cells})
     write_manifest(crawl, Manifest(rows, ("audit_spare", "note")))
     audit(capsys, crawl, *FAST, "--against", against("folder", tmp_path / "target"))
-    found = by_origin(crawl)
-    assert {origin for origin, row in found.items() if not row.kept} == {"dog/4.png", "cat/3.png", "cat/both.jpg"}
-    assert found["dog/2.png"].extra["audit_found"] == "leak"
-    assert {row.extra["note"] for row in found.values()} == {"mine"}
+    audited = by_origin(crawl)
+    assert {origin for origin, row in audited.items() if not row.kept} == {"dog/4.png", "cat/3.png", "cat/both.jpg"}
+    assert audited["dog/2.png"].extra["audit_found"] == "leak"
+    assert {row.extra["note"] for row in audited.values()} == {"mine"}
 
 
 def test_training_does_not_see_what_was_taken_out(crawl: Path, tmp_path: Path, capsys: Capture, cache: Path) -> None:
@@ -207,9 +207,9 @@ def test_a_dry_run_touches_nothing(crawl: Path, capsys: Capture) -> None:
         return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
     before = state()
-    _, told, _ = audit(capsys, crawl, *FAST, "--dry-run")
-    assert told["total"]["duplicates"] == 2
-    assert told["sheet"] is None
+    _, report, _ = audit(capsys, crawl, *FAST, "--dry-run")
+    assert report["total"]["duplicates"] == 2
+    assert report["sheet"] is None
     assert state() == before
 
 
@@ -218,7 +218,7 @@ def test_nothing_left_of_a_class_is_a_failure(crawl: Path, capsys: Capture) -> N
         file_of(crawl, f"cat/{number}.png").unlink()
     code, _, err = audit(capsys, crawl, *FAST)
     assert code == 1
-    assert "nothing is left of cat" in err
+    assert "no images left of cat" in err
 
 
 def test_a_killed_audit_leaves_the_manifest_whole(crawl: Path) -> None:
@@ -247,13 +247,13 @@ def test_a_manifest_of_ones_own_with_three_columns(tmp_path: Path, capsys: Captu
         writer.writerow(["path", "class", "state"])
         writer.writerows([f"dog/{number}.png", "dog", "kept"] for number in range(3))
         writer.writerow(["../secret.png", "dog", "refused"])
-    _, told, _ = audit(capsys, tmp_path, *FAST)
-    assert told["total"]["kept"] == 3
+    _, report, _ = audit(capsys, tmp_path, *FAST)
+    assert report["total"]["kept"] == 3
 
 
 def test_mistakes(crawl: Path, tmp_path: Path, complaint: Any) -> None:
     assert "ssdg web ingest" in complaint("web", "audit", tmp_path / "found")
-    assert "is no folder" in complaint("web", "audit", tmp_path / "none")
+    assert "is not a folder" in complaint("web", "audit", tmp_path / "none")
     assert "does not exist" in complaint("web", "audit", crawl, *FAST, "--against", tmp_path / "none")
     assert "does not exist" in complaint("web", "audit", crawl, *FAST, "--against", tmp_path / "none.npz")
     assert "choose from label-issues" in complaint("web", "audit", crawl, "--refuse", "labels")

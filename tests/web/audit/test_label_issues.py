@@ -15,7 +15,7 @@ from scenes import scene
 
 from data.pictures import encoded, write
 from ssdg.data.sources.manifest import read_manifest
-from ssdg.web.audit.label_issues import mark
+from ssdg.web.audit.label_issues import mark_images
 
 cleanlab = pytest.importorskip("cleanlab", reason="the extra web is not installed")
 NET = ("--backbone", "digits-cnn", "--size", 32)
@@ -25,9 +25,9 @@ def clusters(counts: dict[str, int], seed: int = 0) -> tuple[np.ndarray, list[st
     """Features around one direction for each label."""
     rng = np.random.default_rng(seed)
     labels = [label for label, count in counts.items() for _ in range(count)]
-    centres = {label: np.eye(20)[number] * 3 for number, label in enumerate(counts)}
-    made = np.stack([centres[label] + 0.3 * rng.normal(size=20) for label in labels])
-    return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32), labels
+    centers = {label: np.eye(20)[number] * 3 for number, label in enumerate(counts)}
+    features = np.stack([centers[label] + 0.3 * rng.normal(size=20) for label in labels])
+    return (features / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32), labels
 
 
 def test_planted_wrong_labels_and_outliers_are_marked() -> None:
@@ -36,7 +36,7 @@ def test_planted_wrong_labels_and_outliers_are_marked() -> None:
     for number in wrong:
         labels[number] = "b" if number < 30 else "c"
     features[70] = np.eye(20)[19]
-    marks = mark(features, labels, outlier_rate=1.2 / 90)
+    marks = mark_images(features, labels, outlier_rate=1.2 / 90)
     issues = set(np.flatnonzero(marks.issue).tolist()) - {70}
     assert issues <= set(wrong)
     assert len(issues) >= 5  # confident learning estimates how many there are, and may be off by one
@@ -47,10 +47,10 @@ def test_planted_wrong_labels_and_outliers_are_marked() -> None:
 
 def test_few_images_and_no_web_label() -> None:
     features, labels = clusters({"a": 8, "b": 3, "c": 1, "": 4})
-    marks = mark(features, labels, 0.1)
-    told = " ".join(marks.notes)
-    assert "c: one image alone" in told
-    assert "b: fewer than 5 images" in told
+    marks = mark_images(features, labels, 0.1)
+    notes = " ".join(marks.notes)
+    assert "c: only one image" in notes
+    assert "b: fewer than 5 images" in notes
     assert [quality is None for quality in marks.quality] == [label in ("c", "") for label in labels]
     assert None not in marks.outlier_score
 
@@ -58,25 +58,25 @@ def test_few_images_and_no_web_label() -> None:
 @pytest.mark.parametrize("counts", [{}, {"a": 1}, {"a": 1, "b": 1}, {"a": 9}])
 def test_too_little_to_judge_is_told(counts: dict[str, int]) -> None:
     features, labels = clusters(counts) if counts else (np.zeros((0, 1), np.float32), [])
-    marks = mark(features, labels, 0.1)
+    marks = mark_images(features, labels, 0.1)
     assert not marks.issue.any()
-    assert "label issues were not looked for" in " ".join(marks.notes)
+    assert "label issues were not checked" in " ".join(marks.notes)
 
 
-def colours(root: Path, wrong: int = 0) -> Path:
+def tinted_crawl(root: Path, wrong: int = 0) -> Path:
     """Noisy red dogs and blue cats; some of the dogs lie among the cats."""
     for number in range(14):
         for kind, (label, tint) in enumerate((("dog", (255, 90, 90)), ("cat", (90, 90, 255)))):
             image = scene(2 * number + kind).resize((32, 32))
-            place = "cat" if label == "dog" and number < wrong else label
+            folder = "cat" if label == "dog" and number < wrong else label
             tinted = Image.blend(image, Image.new("RGB", (32, 32), tint), 0.7)
-            write(root / place / f"{label}{number}.png", encoded(tinted))
+            write(root / folder / f"{label}{number}.png", encoded(tinted))
     return root
 
 
 @pytest.fixture
 def crawl(tmp_path: Path, capsys: Capture) -> Path:
-    ingest(capsys, colours(tmp_path / "found", wrong=2), tmp_path / "crawl")
+    ingest(capsys, tinted_crawl(tmp_path / "found", wrong=2), tmp_path / "crawl")
     return tmp_path / "crawl"
 
 
@@ -95,14 +95,14 @@ def audit(capsys: Capture, folder: Path, cache: Path, *more: object) -> tuple[in
 
 
 def test_marks_do_not_take_out_unless_asked(crawl: Path, cache: Path, capsys: Capture) -> None:
-    _, told, _ = audit(capsys, crawl, cache, "--outlier-rate", 0.1)
-    assert told["total"]["outliers"] == 2
-    assert told["total"]["kept"] == 28
+    _, report, _ = audit(capsys, crawl, cache, "--outlier-rate", 0.1)
+    assert report["total"]["outliers"] == 2
+    assert report["total"]["kept"] == 28
     rows = read_manifest(crawl).rows.values()
     assert sum(row.extra["audit_outlier"] == "yes" for row in rows) == 2
     assert all(0 <= float(row.extra["audit_label_quality"]) <= 1 for row in rows)
-    _, told, _ = audit(capsys, crawl, cache, "--outlier-rate", 0.1, "--refuse", "outliers")
-    assert told["total"]["kept"] == 26
+    _, report, _ = audit(capsys, crawl, cache, "--outlier-rate", 0.1, "--refuse", "outliers")
+    assert report["total"]["kept"] == 26
     assert sum(row.reason == "outlier" for row in read_manifest(crawl).rows.values()) == 2
 
 
@@ -112,17 +112,19 @@ def test_the_same_audit_writes_the_same_bytes(crawl: Path, cache: Path, capsys: 
     from ssdg.models.backbones import build_backbone
 
     torch.save(build_backbone("digits-cnn").state_dict(), tmp_path / "w.pth")
-    told = []
+    outputs = []
     for _ in range(2):
         audit(capsys, crawl, cache, "--weights", tmp_path / "w.pth")
-        told.append([path.read_bytes() for path in (crawl / "manifest.csv", crawl / "audit" / "contact-sheet.html")])
-    assert told[0] == told[1]
+        outputs.append(
+            [path.read_bytes() for path in (crawl / "manifest.csv", crawl / "audit" / "contact-sheet.html")]
+        )
+    assert outputs[0] == outputs[1]
 
 
 def test_features_of_a_trained_run(crawl: Path, evolved: Path, cache: Path, capsys: Capture) -> None:
-    code, told, _ = run(capsys, "web", "audit", crawl, "--json", "--run", evolved, "--cache", cache)
+    code, report, _ = run(capsys, "web", "audit", crawl, "--json", "--run", evolved, "--cache", cache)
     assert code == 0
-    assert told["total"]["outliers"] == 2
+    assert report["total"]["outliers"] == 2
 
 
 def annotations(path: Path, rows: list[tuple[str, str]], column: str) -> Path:
@@ -133,41 +135,41 @@ def annotations(path: Path, rows: list[tuple[str, str]], column: str) -> Path:
 
 def test_the_table_of_ood_images(crawl: Path, cache: Path, capsys: Capture, tmp_path: Path) -> None:
     """By origin and by path; the score tells nothing here, the counts are by hand."""
-    found = by_origin(crawl)
+    by_path = by_origin(crawl)
     rows = [
         (row.path if number % 2 else origin, "1" if "dog1" in origin else "0")
-        for number, (origin, row) in enumerate(found.items())
+        for number, (origin, row) in enumerate(by_path.items())
     ]
-    _, told, _ = audit(
+    _, report, _ = audit(
         capsys, crawl, cache, "--annotations", annotations(tmp_path / "a.csv", [*rows, ("x", "1")], "ood")
     )
     # dog1 and dog10 to dog13; dog1 was found as a cat
-    assert told["ood"] == [
+    assert report["ood"] == [
         {"label": "cat", "images": 16, "ood": 1, "ood_percent": 6.25},
         {"label": "dog", "images": 12, "ood": 4, "ood_percent": 33.33},
         {"label": "all", "images": 28, "ood": 5, "ood_percent": 17.86},
     ]
-    assert 0 <= told["agreement"]["outlier_auroc"] <= 100
-    assert "1 paths of 'a.csv'" in " ".join(told["notes"])
+    assert 0 <= report["agreement"]["outlier_auroc"] <= 100
+    assert "1 paths in 'a.csv'" in " ".join(report["notes"])
 
 
 def test_true_classes_as_annotations(crawl: Path, cache: Path, capsys: Capture, tmp_path: Path) -> None:
     rows = [(origin, re.findall(r"/(cat|dog)", f"{origin}")[-1]) for origin in by_origin(crawl)]
     rows = [(origin, "zebra" if origin == "dog/dog5.png" else truth) for origin, truth in rows]
-    _, told, _ = audit(capsys, crawl, cache, "--annotations", annotations(tmp_path / "a.csv", rows, "class"))
-    assert told["agreement"]["wrong_web_labels"] == 2
-    assert told["ood"][-1]["ood"] == 1
+    _, report, _ = audit(capsys, crawl, cache, "--annotations", annotations(tmp_path / "a.csv", rows, "class"))
+    assert report["agreement"]["wrong_web_labels"] == 2
+    assert report["ood"][-1]["ood"] == 1
 
 
 def test_annotations_that_cannot_be_used(crawl: Path, tmp_path: Path, complaint: Any) -> None:
     def refused(rows: list[tuple[str, str]], column: str) -> str:
-        given = annotations(tmp_path / "a.csv", rows, column)
-        return complaint("web", "audit", crawl, "--no-labels", "--annotations", given)  # type: ignore[no-any-return]
+        path = annotations(tmp_path / "a.csv", rows, column)
+        return complaint("web", "audit", crawl, "--no-labels", "--annotations", path)  # type: ignore[no-any-return]
 
     before = (crawl / "manifest.csv").read_bytes()
     assert "none of the 1 paths" in refused([("x", "1")], "ood")
-    assert "neither 1 nor 0" in refused([("dog/dog5.png", "maybe")], "ood")
-    assert "needs the column path" in refused([("dog/dog5.png", "1")], "colour")
+    assert "use 1 or 0" in refused([("dog/dog5.png", "maybe")], "ood")
+    assert "needs the column path" in refused([("dog/dog5.png", "1")], "color")
     assert (crawl / "manifest.csv").read_bytes() == before
 
 
@@ -175,9 +177,9 @@ def test_without_cleanlab_one_sentence_tells_what_to_do(
     crawl: Path, complaint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ssdg.web.audit.label_issues.find_spec", lambda name: None)
-    told = complaint("web", "audit", crawl, *NET, "--weights", "none")
-    assert "pip install 'ssdg[web]'" in told
-    assert "--no-labels" in told
+    message = complaint("web", "audit", crawl, *NET, "--weights", "none")
+    assert "pip install 'ssdg[web]'" in message
+    assert "--no-labels" in message
 
 
 def test_the_contact_sheet_escapes_what_strangers_named(tmp_path: Path, capsys: Capture) -> None:
@@ -202,7 +204,7 @@ def test_pages_of_an_earlier_audit_go(crawl: Path, capsys: Capture, monkeypatch:
     def pages() -> list[str]:
         return sorted(path.name for path in (crawl / "audit").glob("*.png"))
 
-    monkeypatch.setattr("ssdg.web.audit.contact_sheet._MOST_HEIGHT", 10)
+    monkeypatch.setattr("ssdg.web.audit.contact_sheet._MAX_PAGE_HEIGHT", 10)
     run(capsys, "web", "audit", crawl, "--json", "--no-labels")
     assert pages() == ["contact-sheet-1.png", "contact-sheet-2.png"]
     monkeypatch.undo()
@@ -215,6 +217,6 @@ def test_the_tables_fit_a_terminal(crawl: Path, capsys: Capture, monkeypatch: py
 
     monkeypatch.setenv("COLUMNS", "80")
     call(["web", "audit", str(crawl), "--no-labels"])
-    told = capsys.readouterr().out
-    assert "…" not in told
-    assert "contact-sheet.html" in told
+    output = capsys.readouterr().out
+    assert "…" not in output
+    assert "contact-sheet.html" in output

@@ -57,5 +57,5 @@ def test_a_resolver_that_finds_nothing(tmp_path: Path) -> None:
     def fails(host: str, port: int) -> Any:
         raise socket.gaierror(-2, "Name or service not known")
 
-    with pytest.raises(Refused, match=r"no address for the host nowhere\.test"):
-        Fetcher(QUICK, resolver=fails).image("http://nowhere.test/")
+    with pytest.raises(Refused, match=r"no address for host nowhere\.test"):
+        Fetcher(QUICK, resolver=fails).fetch_image("http://nowhere.test/")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import servers as serve
-from crawls import Capture, by_url, listed, run, words, write_urls
+from crawls import Capture, by_url, crawl_args, listed, run, write_urls
 from servers import Site
 
 from data.pictures import encoded, picture, png
@@ -34,7 +34,7 @@ def png_of(width: int, height: int) -> bytes:
 def test_images_are_fetched_named_by_content_and_recorded(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {"/a.png": serve.image(png(1)), "/b": serve.image(encoded(picture(2), "JPEG"), "image/jpeg")}
     urls = write_urls(tmp_path / "u.csv", [(f"{site.url}/a.png", "dog", "CC0"), (f"{site.url}/b", "cat", "")])
-    code, told, err = run(capsys, *words(urls, tmp_path / "out"))
+    code, report, err = run(capsys, *crawl_args(urls, tmp_path / "out"))
     assert (code, err) == (0, "")
     dog, cat = by_url(tmp_path / "out")["a.png"], by_url(tmp_path / "out")["b"]
     sha = hashlib.sha256(png(1)).hexdigest()
@@ -43,8 +43,8 @@ def test_images_are_fetched_named_by_content_and_recorded(site: Site, tmp_path: 
     assert cat.path.endswith(".jpg")
     assert (tmp_path / "out" / dog.path).read_bytes() == png(1)
     assert dog.time.endswith("+00:00")
-    wanted = {"label": "dog", "asked": 100, "found": 1, "kept": 1, "refused": {}, "wanted": True}
-    assert told["classes"][0] == wanted
+    expected = {"label": "dog", "asked": 100, "found": 1, "kept": 1, "refused": {}, "wanted": True}
+    assert report["classes"][0] == expected
     assert site.headers[-1]["User-Agent"].startswith("ssdg/")
     assert site.headers[-1]["Host"] == site.url.removeprefix("http://")
 
@@ -80,13 +80,13 @@ def test_every_kind_of_bad_answer_is_refused_with_its_reason(site: Site, tmp_pat
     site.routes["/real.png"] = serve.image(png(2))
     site.routes["/robots.txt"] = serve.image(b"User-agent: *\nDisallow: /private/\n", "text/plain")
     urls = listed(site, tmp_path, list(ANSWERS))
-    code, told, _ = run(capsys, *words(urls, tmp_path / "out", "--max-mb", 0.2, "--threads", 8, classes="dog"))
+    code, report, _ = run(capsys, *crawl_args(urls, tmp_path / "out", "--max-mb", 0.2, "--threads", 8, classes="dog"))
     rows = by_url(tmp_path / "out")
     assert {name: row.reason for name, row in rows.items()} == {name: why for name, (_, why) in ANSWERS.items()}
     assert code == 0
     assert rows["announced"].detail.startswith("300,000 bytes"), "refused before it was read"
-    assert told["classes"][0]["kept"] == 2
-    assert told["classes"][0]["refused"]["type"] == 5
+    assert report["classes"][0]["kept"] == 2
+    assert report["classes"][0]["refused"]["type"] == 5
     assert len(list((tmp_path / "out" / "dog").iterdir())) == 2
     assert site.count["/private/x.png"] == 0
     assert site.count["/robots.txt"] == site.count["/loop"] == 1
@@ -97,10 +97,10 @@ def test_slow_answers_are_cut_off(site: Site, tmp_path: Path, capsys: Capture) -
     """A byte now and then keeps no connection alive: the clock runs for the whole answer."""
     site.routes = {"/body": serve.dripping("body"), "/head": serve.dripping("head"), "/silent": serve.silent}
     urls = listed(site, tmp_path, ["body", "head", "silent"])
-    code, _, err = run(capsys, *words(urls, tmp_path / "out", "--timeout", 0.6, classes="dog"))
+    code, _, err = run(capsys, *crawl_args(urls, tmp_path / "out", "--timeout", 0.6, classes="dog"))
     assert {row.reason for row in by_url(tmp_path / "out").values()} == {"slow"}
     assert code == 1
-    assert "no image was kept for dog" in err
+    assert "no image kept for dog" in err
 
 
 def test_the_same_content_is_kept_once(site: Site, tmp_path: Path, capsys: Capture) -> None:
@@ -108,24 +108,24 @@ def test_the_same_content_is_kept_once(site: Site, tmp_path: Path, capsys: Captu
     rows = [(f"{site.url}/first", "dog"), (f"{site.url}/second", "dog"), (f"{site.url}/first", "dog")]
     rows += [(f"{site.url}/other", "cat"), (f"{site.url}/first", "cat")]
     urls = write_urls(tmp_path / "u.csv", rows, ("url", "class"))
-    code, told, err = run(capsys, *words(urls, tmp_path / "out", "--threads", 1))
+    code, report, err = run(capsys, *crawl_args(urls, tmp_path / "out", "--threads", 1))
     first = next(row for row in read_manifest(tmp_path / "out").kept)
     refused = [row for row in read_manifest(tmp_path / "out").rows.values() if not row.kept]
     assert {(row.reason, row.detail) for row in refused} == {("duplicate", first.path)}
-    assert [one["found"] for one in told["classes"]] == [2, 2]
+    assert [entry["found"] for entry in report["classes"]] == [2, 2]
     assert site.count["/first"] == 1, "an address that is known under another class is not asked for again"
     assert code == 1
-    assert "no image was kept for cat" in err
+    assert "no image kept for cat" in err
 
 
 def test_no_more_is_fetched_than_asked_for(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {f"/{n}": serve.image(png(n)) for n in range(9)}
     urls = listed(site, tmp_path, [str(n) for n in range(9)])
-    given = words(urls, tmp_path / "out", "--threads", 8, classes="dog", per_class=3)
-    code, told, _ = run(capsys, *given)
-    assert (code, told["classes"][0]["kept"], site.asked) == (0, 3, 3)
-    code, told, _ = run(capsys, *given)
-    assert (code, told["classes"][0]["kept"], site.asked) == (0, 3, 3)
+    args = crawl_args(urls, tmp_path / "out", "--threads", 8, classes="dog", per_class=3)
+    code, report, _ = run(capsys, *args)
+    assert (code, report["classes"][0]["kept"], site.num_requests) == (0, 3, 3)
+    code, report, _ = run(capsys, *args)
+    assert (code, report["classes"][0]["kept"], site.num_requests) == (0, 3, 3)
 
 
 @pytest.mark.parametrize(
@@ -135,50 +135,50 @@ def test_a_robots_file_that_cannot_be_had(
     answer: int, kept: int, reason: str, site: Site, tmp_path: Path, capsys: Capture
 ) -> None:
     site.routes = {"/a": serve.image(png(1)), "/robots.txt": serve.status(answer)}
-    _, told, _ = run(capsys, *words(listed(site, tmp_path, ["a"]), tmp_path / "out", classes="dog"))
-    assert told["classes"][0]["kept"] == kept
+    _, report, _ = run(capsys, *crawl_args(listed(site, tmp_path, ["a"]), tmp_path / "out", classes="dog"))
+    assert report["classes"][0]["kept"] == kept
     assert by_url(tmp_path / "out")["a"].reason == reason
-    assert site.asked == kept
+    assert site.num_requests == kept
 
 
 def test_passing_troubles_are_tried_again_on_demand(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {"/a": serve.status(503), "/b": serve.status(404)}
-    given = words(listed(site, tmp_path, ["a", "b"]), tmp_path / "out", classes="dog")
-    run(capsys, *given)
+    args = crawl_args(listed(site, tmp_path, ["a", "b"]), tmp_path / "out", classes="dog")
+    run(capsys, *args)
     site.routes = {"/a": serve.image(png(1)), "/b": serve.image(png(2))}
-    run(capsys, *given)
-    assert site.asked == 2
-    code, told, _ = run(capsys, *given, "--retry")
-    assert (code, told["classes"][0]["refused"]) == (0, {"status": 1})
+    run(capsys, *args)
+    assert site.num_requests == 2
+    code, report, _ = run(capsys, *args, "--retry")
+    assert (code, report["classes"][0]["refused"]) == (0, {"status": 1})
     assert (site.count["/a"], site.count["/b"]) == (2, 1)
 
 
 def test_the_time_limit_leaves_the_rest_for_the_next_time(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {"/a": serve.image(png(1)), "/b": serve.silent, "/c": serve.image(png(3))}
-    given = words(listed(site, tmp_path, ["a", "b", "c"]), tmp_path / "out", "--threads", 1, classes="dog")
-    code, told, _ = run(capsys, *given, "--max-minutes", 0.02)
-    assert (code, told["classes"][0]["found"]) == (0, 1)
-    assert "time limit" in told["notes"][0]
+    args = crawl_args(listed(site, tmp_path, ["a", "b", "c"]), tmp_path / "out", "--threads", 1, classes="dog")
+    code, report, _ = run(capsys, *args, "--max-minutes", 0.02)
+    assert (code, report["classes"][0]["found"]) == (0, 1)
+    assert "time limit" in report["notes"][0]
     site.routes["/b"] = serve.image(png(2))
-    _, told, _ = run(capsys, *given)
-    assert (told["classes"][0]["kept"], told["notes"]) == (3, [])
+    _, report, _ = run(capsys, *args)
+    assert (report["classes"][0]["kept"], report["notes"]) == (3, [])
     assert site.count["/a"] == 1
 
 
 def test_the_limit_of_bytes_in_all(site: Site, tmp_path: Path, capsys: Capture) -> None:
     large = encoded(picture(1, 100, 100), "BMP")
     site.routes = {f"/{n}": serve.image(large[:-1] + bytes([n])) for n in range(5)}
-    given = words(listed(site, tmp_path, list("01234")), tmp_path / "out", "--threads", 1, classes="dog")
-    _, told, _ = run(capsys, *given, "--max-total-mb", len(large) * 2.5 / 1e6)
-    assert told["classes"][0]["kept"] == 2
-    assert "MB in all" in told["notes"][0]
-    assert site.asked == 3
+    args = crawl_args(listed(site, tmp_path, list("01234")), tmp_path / "out", "--threads", 1, classes="dog")
+    _, report, _ = run(capsys, *args, "--max-total-mb", len(large) * 2.5 / 1e6)
+    assert report["classes"][0]["kept"] == 2
+    assert "the total limit of" in report["notes"][0]
+    assert site.num_requests == 3
 
 
 def test_pictures_smaller_than_asked_for(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {"/a": serve.image(png(1)), "/b": serve.image(encoded(picture(1, 40, 40)))}
-    given = words(listed(site, tmp_path, ["a", "b"]), tmp_path / "out", "--min-side", 40, classes="dog")
-    run(capsys, *given)
+    args = crawl_args(listed(site, tmp_path, ["a", "b"]), tmp_path / "out", "--min-side", 40, classes="dog")
+    run(capsys, *args)
     assert {name: row.reason for name, row in by_url(tmp_path / "out").items()} == {"a": "too-small", "b": ""}
 
 
@@ -187,10 +187,10 @@ CRAWL = "import signal, ssdg.cli; signal.signal(signal.SIGINT, signal.default_in
 
 
 @contextmanager
-def started(site: Site, given: list[str], until: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(site: Site, args: list[str], until: str) -> Iterator[subprocess.Popen[bytes]]:
     """A crawl in a process of its own that has asked for a path and waits for the answer."""
     process = subprocess.Popen(
-        [sys.executable, "-c", CRAWL, *given], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-c", CRAWL, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
         assert site.reached(until), "the crawl never came so far"
@@ -203,13 +203,13 @@ def started(site: Site, given: list[str], until: str) -> Iterator[subprocess.Pop
 def test_a_killed_crawl_goes_on_and_fetches_nothing_twice(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {f"/{n}": serve.image(png(n)) for n in range(8)}
     site.routes["/5"] = serve.silent
-    given = words(listed(site, tmp_path, list("01234567")), tmp_path / "out", "--threads", 1, classes="dog")
-    with started(site, given, until="/5") as process:
+    args = crawl_args(listed(site, tmp_path, list("01234567")), tmp_path / "out", "--threads", 1, classes="dog")
+    with started(site, args, until="/5") as process:
         process.send_signal(signal.SIGKILL)
     (tmp_path / "out" / "dog" / ".x.png.abc.tmp").write_bytes(b"half")
     site.routes["/5"] = serve.image(png(5))
-    code, told, _ = run(capsys, *given)
-    assert (code, told["classes"][0]["kept"]) == (0, 8)
+    code, report, _ = run(capsys, *args)
+    assert (code, report["classes"][0]["kept"]) == (0, 8)
     assert {name: n for name, n in site.count.items() if n > 1} == {"/robots.txt": 2, "/5": 2}
     assert len(list((tmp_path / "out" / "dog").iterdir())) == 8, "what was half written is gone"
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "dog", "manifest.csv"]
@@ -217,8 +217,8 @@ def test_a_killed_crawl_goes_on_and_fetches_nothing_twice(site: Site, tmp_path: 
 
 def test_an_interrupted_crawl_writes_its_manifest(site: Site, tmp_path: Path) -> None:
     site.routes = {"/0": serve.image(png(0)), "/1": serve.silent}
-    given = words(listed(site, tmp_path, ["0", "1"]), tmp_path / "out", "--threads", 1, classes="dog")
-    with started(site, given, until="/1") as process:
+    args = crawl_args(listed(site, tmp_path, ["0", "1"]), tmp_path / "out", "--threads", 1, classes="dog")
+    with started(site, args, until="/1") as process:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     assert [row.url for row in read_manifest(tmp_path / "out").rows.values()] == [f"{site.url}/0"]
@@ -226,11 +226,11 @@ def test_an_interrupted_crawl_writes_its_manifest(site: Site, tmp_path: Path) ->
 
 def test_a_file_that_went_missing_is_fetched_again(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {"/a": serve.image(png(1))}
-    given = words(listed(site, tmp_path, ["a"]), tmp_path / "out", classes="dog")
-    run(capsys, *given)
+    args = crawl_args(listed(site, tmp_path, ["a"]), tmp_path / "out", classes="dog")
+    run(capsys, *args)
     kept = tmp_path / "out" / by_url(tmp_path / "out")["a"].path
     kept.write_bytes(b"")
-    code, told, _ = run(capsys, *given)
-    assert (code, told["classes"][0]["kept"], site.count["/a"]) == (0, 1, 2)
+    code, report, _ = run(capsys, *args)
+    assert (code, report["classes"][0]["kept"], site.count["/a"]) == (0, 1, 2)
     assert kept.read_bytes() == png(1)
-    assert "1 files" in told["notes"][0]
+    assert "1 files" in report["notes"][0]

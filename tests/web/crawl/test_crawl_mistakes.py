@@ -1,4 +1,4 @@
-"""What is given to a crawl and cannot be used; what it finds to be nothing."""
+"""Invalid input of a crawl, and crawls that find nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import servers as serve
-from crawls import Capture, listed, run, words, write_urls
+from crawls import Capture, crawl_args, listed, run, write_urls
 from servers import Site
 
 from data.pictures import png
@@ -15,9 +15,9 @@ from data.pictures import png
 def test_loopback_is_refused_without_the_switch(site: Site, tmp_path: Path, capsys: Capture) -> None:
     names = [site.url, f"http://localhost:{site.server_port}", f"http://2130706433:{site.server_port}"]
     urls = write_urls(tmp_path / "u.csv", [(f"{name}/a", "dog", "") for name in names])
-    given = [word for word in words(urls, tmp_path / "out", classes="dog") if word != "--allow-private"]
-    code, told, _ = run(capsys, *given)
-    assert told["classes"][0]["refused"] == {"address": 3}
+    args = [word for word in crawl_args(urls, tmp_path / "out", classes="dog") if word != "--allow-private"]
+    code, report, _ = run(capsys, *args)
+    assert report["classes"][0]["refused"] == {"address": 3}
     assert (code, site.count.total()) == (1, 0)
 
 
@@ -25,11 +25,11 @@ def test_addresses_that_are_none(site: Site, tmp_path: Path, capsys: Capture) ->
     bad = ["ftp://host/a", "file:///etc/passwd", "http:///a", "http://[::1", "//host/a", "http://a:b@host/"]
     bad += ["http://ho st/", "x" * 9000, "http://host:99999/", "http://" + "a" * 70 + "é.org/"]
     urls = write_urls(tmp_path / "u.csv", [(url, "dog", "") for url in bad])
-    given = words(urls, tmp_path / "out", classes="dog")
-    _, told, _ = run(capsys, *given)
-    assert told["classes"][0]["refused"] == {"bad-url": len(bad)}
-    _, told, _ = run(capsys, *given)
-    assert told["classes"][0]["found"] == len(bad)
+    args = crawl_args(urls, tmp_path / "out", classes="dog")
+    _, report, _ = run(capsys, *args)
+    assert report["classes"][0]["refused"] == {"bad-url": len(bad)}
+    _, report, _ = run(capsys, *args)
+    assert report["classes"][0]["found"] == len(bad)
 
 
 def test_a_class_folder_that_is_a_link_is_not_written_to(site: Site, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
@@ -37,7 +37,9 @@ def test_a_class_folder_that_is_a_link_is_not_written_to(site: Site, tmp_path: P
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "dog").symlink_to(tmp_path / "elsewhere")
-    assert "is a link" in complaint(*words(listed(site, tmp_path, ["a"]), tmp_path / "out", classes="dog"))
+    assert "is a symbolic link" in complaint(
+        *crawl_args(listed(site, tmp_path, ["a"]), tmp_path / "out", classes="dog")
+    )
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -46,30 +48,30 @@ def test_a_class_folder_that_is_a_link_is_not_written_to(site: Site, tmp_path: P
 )
 def test_classes_that_are_no_names(name: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     urls = write_urls(tmp_path / "u.csv", [("http://host/a", name, "")])
-    complaint(*words(urls, tmp_path / "out", classes=f"dog,{name}"))
+    complaint(*crawl_args(urls, tmp_path / "out", classes=f"dog,{name}"))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("args", "message"),
     [
-        (["--engine", "icrawler:bing"], "--urls is for the engine 'urls'"),
+        (["--engine", "icrawler:bing"], "--urls requires engine 'urls'"),
         (["--keyword-template", "photo"], "lacks {class}"),
-        (["--user-agent", "a\nHost: b"], "cannot be sent"),
+        (["--user-agent", "a\nHost: b"], "invalid user agent"),
         (["--classes", "dog,dog"], "twice"),
         (["--per-class", "0"], "per-class"),
         (["--encoding", "klingon"], "unknown encoding"),
     ],
 )
-def test_mistakes(given: list[str], told: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+def test_mistakes(args: list[str], message: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     urls = write_urls(tmp_path / "u.csv", [("http://host/a", "dog", "")])
-    assert told in complaint(*words(urls, tmp_path / "out", *given))
+    assert message in complaint(*crawl_args(urls, tmp_path / "out", *args))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_table_without_addresses(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     urls = write_urls(tmp_path / "u.csv", [("x", "dog", "")], ("path", "class", "licence"))
-    assert "columns url and class" in complaint(*words(urls, tmp_path / "out"))
+    assert "columns url and class" in complaint(*crawl_args(urls, tmp_path / "out"))
     assert "needs --urls" in complaint(
         "web", "crawl", "--classes", "dog", "--per-class", 1, "--engine", "urls", "-o", tmp_path / "out"
     )
@@ -77,14 +79,14 @@ def test_a_table_without_addresses(tmp_path: Path, complaint) -> None:  # type: 
 
 def test_nothing_found_is_a_failure(tmp_path: Path, capsys: Capture) -> None:
     urls = write_urls(tmp_path / "u.csv", [("http://host/a", "horse", "")])
-    code, told, err = run(capsys, *words(urls, tmp_path / "out"))
+    code, report, err = run(capsys, *crawl_args(urls, tmp_path / "out"))
     assert code == 1
-    assert "nothing was found for any class" in err
-    assert [one["found"] for one in told["classes"]] == [0, 0]
+    assert "no image found for any class" in err
+    assert [entry["found"] for entry in report["classes"]] == [0, 0]
 
 
 def test_two_crawls_into_one_folder(site: Site, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     from ssdg.web.store import open_store
 
     with open_store(tmp_path / "out"):
-        assert "another ssdg web command" in complaint(*words(listed(site, tmp_path, ["a"]), tmp_path / "out"))
+        assert "another ssdg web command" in complaint(*crawl_args(listed(site, tmp_path, ["a"]), tmp_path / "out"))

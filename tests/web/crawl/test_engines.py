@@ -1,4 +1,4 @@
-"""Engines that search: icrawler's two halves behind our fetching, and engines of one's own."""
+"""Search engines: the feeder and parser of icrawler with our fetcher, and custom engines."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def bing(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     """A search engine on this machine, found under the name of another."""
 
     def find(name: str) -> Any:
-        return lambda fetcher, ask: Search(PageFeeder(site.url), LineParser(), fetcher, ask, encodes=False)
+        return lambda fetcher, ask: Search(PageFeeder(site.url), LineParser(), fetcher, ask, encodes_keyword=False)
 
-    monkeypatch.setattr(search, "find_search", find)
+    monkeypatch.setattr(search, "load_search", find)
     return site
 
 
 def results(handler: serve.Handler) -> None:
     """Two images on the first page of a search for a dog, none on the second."""
-    asked = handler.path
+    requested = handler.path
     here = f"http://{handler.headers['Host']}"
-    found = [f"{here}/1.png", f"{here}/2.png"] if "q=a+dog+%26+co&page=0" in asked else []
-    handler.answer(200, "\n".join(found).encode(), "text/html")
+    urls = [f"{here}/1.png", f"{here}/2.png"] if "q=a+dog+%26+co&page=0" in requested else []
+    handler.answer(200, "\n".join(urls).encode(), "text/html")
 
 
-def words(out: Path, *more: object, classes: str = "dog") -> list[object]:
-    given = [
+def crawl_args(out: Path, *more: object, classes: str = "dog") -> list[object]:
+    args = [
         "web",
         "crawl",
         "--classes",
@@ -71,13 +71,13 @@ def words(out: Path, *more: object, classes: str = "dog") -> list[object]:
         "--keyword-template",
         "a {class} & co",
     ]
-    return [*given, "--engine", "icrawler:bing", "--allow-private", "--delay", 0, "--min-side", 1, "--json", *more]
+    return [*args, "--engine", "icrawler:bing", "--allow-private", "--delay", 0, "--min-side", 1, "--json", *more]
 
 
 def test_a_search_by_pages(bing: Site, tmp_path: Path, capsys: Capture) -> None:
     bing.routes = {"/search": results, "/1.png": serve.image(png(1)), "/2.png": serve.image(png(2))}
-    code, told, _ = run(capsys, *words(tmp_path / "out"))
-    assert (code, told["classes"][0]["kept"]) == (0, 2)
+    code, report, _ = run(capsys, *crawl_args(tmp_path / "out"))
+    assert (code, report["classes"][0]["kept"]) == (0, 2)
     row = by_url(tmp_path / "out")["1.png"]
     assert (row.source, row.origin) == ("icrawler:bing", "a dog & co")
     assert bing.count["/search?q=a+dog+%26+co&page=2"] == 0, "an empty page is the last"
@@ -85,26 +85,26 @@ def test_a_search_by_pages(bing: Site, tmp_path: Path, capsys: Capture) -> None:
 
 def test_a_class_that_is_not_found_is_told(bing: Site, tmp_path: Path, capsys: Capture) -> None:
     bing.routes = {"/search": results, "/1.png": serve.image(png(1)), "/2.png": serve.image(png(2))}
-    code, told, err = run(capsys, *words(tmp_path / "out", classes="dog,yeti"))
+    code, report, err = run(capsys, *crawl_args(tmp_path / "out", classes="dog,yeti"))
     assert code == 1
-    assert "no image was kept for yeti" in err
+    assert "no image kept for yeti" in err
     assert (
-        "yeti: the engine icrawler:bing gave no more: type: the first page of results holds no image"
-        in told["notes"][0]
+        "yeti: engine icrawler:bing stopped: type: icrawler found no image on the first page of results"
+        in report["notes"][0]
     )
 
 
 @pytest.mark.parametrize(
-    ("routes", "told"),
+    ("routes", "message"),
     [
-        ({"/search": serve.status(200)}, "the first page of results holds no image"),
+        ({"/search": serve.status(200)}, "icrawler found no image on the first page of results"),
         ({"/search": serve.status(403)}, "status: 403"),
         ({"/robots.txt": serve.image(b"User-agent: *\nDisallow: /search", "text/plain")}, "robots"),
     ],
 )
 def test_zero_found_is_an_error_with_its_cause(
     routes: dict[str, serve.Serve],
-    told: str,
+    message: str,
     bing: Site,
     tmp_path: Path,
     capsys: Capture,
@@ -112,18 +112,18 @@ def test_zero_found_is_an_error_with_its_cause(
 ) -> None:
     monkeypatch.setattr(LineParser, "parse", lambda self, response: None)
     bing.routes = routes
-    code, _, err = run(capsys, *words(tmp_path / "out"))
+    code, _, err = run(capsys, *crawl_args(tmp_path / "out"))
     assert code == 1
-    assert "nothing was found for any class" in err
-    assert told in " ".join(err.split())
+    assert "no image found for any class" in err
+    assert message in " ".join(err.split())
 
 
 def test_the_robots_file_of_a_search_engine_can_be_ignored_but_not_that_of_images(
     bing: Site, tmp_path: Path, capsys: Capture
 ) -> None:
     bing.routes = {"/search": results, "/robots.txt": serve.image(b"User-agent: *\nDisallow: /", "text/plain")}
-    _, told, _ = run(capsys, *words(tmp_path / "out", "--ignore-search-robots"))
-    assert told["classes"][0]["refused"] == {"robots": 2}
+    _, report, _ = run(capsys, *crawl_args(tmp_path / "out", "--ignore-search-robots"))
+    assert report["classes"][0]["refused"] == {"robots": 2}
 
 
 def test_a_page_that_the_parser_cannot_read(bing: Site, tmp_path: Path, capsys: Capture, monkeypatch: Any) -> None:
@@ -132,14 +132,14 @@ def test_a_page_that_the_parser_cannot_read(bing: Site, tmp_path: Path, capsys: 
 
     monkeypatch.setattr(LineParser, "parse", fail)
     bing.routes = {"/search": results}
-    code, _, err = run(capsys, *words(tmp_path / "out"))
+    code, _, err = run(capsys, *crawl_args(tmp_path / "out"))
     assert code == 1
-    assert "icrawler cannot read the page of results: KeyError('data')" in " ".join(err.split())
+    assert "icrawler cannot parse the page of results: KeyError('data')" in " ".join(err.split())
 
 
 def test_icrawler_is_not_installed(tmp_path: Path, complaint, monkeypatch: Any) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setitem(sys.modules, "icrawler.builtin.bing", None)
-    assert "pip install 'ssdg[web]'" in complaint(*words(tmp_path / "out"))
+    assert "pip install 'ssdg[web]'" in complaint(*crawl_args(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -153,17 +153,17 @@ def test_icrawler_is_not_installed(tmp_path: Path, complaint, monkeypatch: Any) 
 )
 def test_icrawlers_own_halves(name: str, page: bytes, url: str, monkeypatch: Any) -> None:
     pytest.importorskip("icrawler")
-    asked: list[str] = []
+    requested: list[str] = []
 
-    def fetch(self: object, page_url: str, ask_robots: bool) -> bytes:
-        asked.append(page_url)
-        return page if len(asked) == 1 else b"{}"
+    def fetch(self: object, page_url: str, check_robots: bool) -> bytes:
+        requested.append(page_url)
+        return page if len(requested) == 1 else b"{}"
 
-    monkeypatch.setattr(Fetcher, "page", fetch)
-    found = search.find_search(name)(Fetcher(), True).search("dog", "dog & cat")
-    assert next(found).url == "http://x.test/a.jpg"
-    assert asked[0].startswith(url)
-    assert "dog+%26+cat" in asked[0]
+    monkeypatch.setattr(Fetcher, "fetch_page", fetch)
+    candidates = search.load_search(name)(Fetcher(), True).search("dog", "dog & cat")
+    assert next(candidates).url == "http://x.test/a.jpg"
+    assert requested[0].startswith(url)
+    assert "dog+%26+cat" in requested[0]
 
 
 def test_an_engine_of_ones_own(site: Site, tmp_path: Path, capsys: Capture) -> None:
@@ -179,29 +179,31 @@ def test_an_engine_of_ones_own(site: Site, tmp_path: Path, capsys: Capture) -> N
         f"    yield '{site.url}/2.png'\n"
         "    fetch('http://127.0.0.1:1/')\n"
     )
-    code, told, _ = run(capsys, *words(tmp_path / "out")[:-8], "--engine", engine, *words(tmp_path / "out")[-6:])
-    assert (code, told["classes"][0]["kept"]) == (0, 2)
+    code, report, _ = run(
+        capsys, *crawl_args(tmp_path / "out")[:-8], "--engine", engine, *crawl_args(tmp_path / "out")[-6:]
+    )
+    assert (code, report["classes"][0]["kept"]) == (0, 2)
     row = by_url(tmp_path / "out")["1.png"]
     assert (row.source, row.licence) == ("mine.py", "CC BY 4.0")
-    assert "unreachable" in told["notes"][0]
+    assert "unreachable" in report["notes"][0]
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("def find(): pass", "has no function search"),
         ("def search(keyword, fetch): raise RuntimeError('no key')", "RuntimeError: no key"),
         ("import not_there", "not_there"),
-        (None, "is no file"),
+        (None, "does not exist"),
     ],
 )
-def test_engines_that_do_not_work(code: str | None, told: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+def test_engines_that_do_not_work(code: str | None, message: str, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     if code is not None:
         (tmp_path / "mine.py").write_text(code)
-    given = ["web", "crawl", "--classes", "dog", "--per-class", 1, "-o", tmp_path / "out"]
-    assert told in complaint(*given, "--engine", tmp_path / "mine.py")
+    args = ["web", "crawl", "--classes", "dog", "--per-class", 1, "-o", tmp_path / "out"]
+    assert message in complaint(*args, "--engine", tmp_path / "mine.py")
 
 
 def test_an_unknown_engine(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    given = ["web", "crawl", "--classes", "dog", "--per-class", 1, "-o", tmp_path / "out"]
-    assert "did you mean 'icrawler:bing'?" in complaint(*given, "--engine", "icrawler:bin")
+    args = ["web", "crawl", "--classes", "dog", "--per-class", 1, "-o", tmp_path / "out"]
+    assert "did you mean 'icrawler:bing'?" in complaint(*args, "--engine", "icrawler:bin")

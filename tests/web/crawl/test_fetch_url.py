@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from servers import Site
 
 from data.pictures import png
-from ssdg.web.crawl import http_get as exchange
+from ssdg.web.crawl import http_get
 from ssdg.web.crawl.fetch_url import Fetcher
-from ssdg.web.crawl.politeness import Budget, Limits, Turns
-from ssdg.web.untrusted import Refused, Spent
+from ssdg.web.crawl.politeness import Budget, HostQueue, Limits
+from ssdg.web.untrusted import LimitReached, Refused
 
 PUBLIC, OTHER_PUBLIC = "93.184.216.34", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"
 QUICK = Limits(delay=0, file_seconds=20)
@@ -32,7 +32,7 @@ def connections(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         meant.append(address[0])
         return real(("127.0.0.1", site.server_port), timeout)
 
-    monkeypatch.setattr(exchange.socket, "create_connection", connect)
+    monkeypatch.setattr(http_get.socket, "create_connection", connect)
     return meant
 
 
@@ -50,7 +50,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to(site: Site, connec
     """A name that is public when asked and private a moment later: the second answer is never asked for."""
     site.routes = {"/a.png": serve.image(png(1))}
     fetcher = Fetcher(QUICK, resolver=answers([PUBLIC], [PUBLIC], ["127.0.0.1"]))
-    assert fetcher.image("http://evil.test/a.png") == png(1)
+    assert fetcher.fetch_image("http://evil.test/a.png") == png(1)
     assert connections == [PUBLIC, PUBLIC], "robots.txt and the image"
     assert {headers["Host"] for headers in site.headers} == {"evil.test"}
 
@@ -58,16 +58,16 @@ def test_the_address_that_was_checked_is_the_one_connected_to(site: Site, connec
 def test_a_name_that_turns_private_is_refused_the_next_time(site: Site, connections: list[str]) -> None:
     site.routes = {"/a.png": serve.image(png(1))}
     fetcher = Fetcher(QUICK, resolver=answers([PUBLIC], [PUBLIC], ["127.0.0.1"]))
-    fetcher.image("http://evil.test/a.png")
+    fetcher.fetch_image("http://evil.test/a.png")
     with pytest.raises(Refused, match="address"):
-        fetcher.image("http://evil.test/a.png")
+        fetcher.fetch_image("http://evil.test/a.png")
     assert connections == [PUBLIC, PUBLIC]
 
 
 def test_one_private_address_among_public_ones_is_enough(connections: list[str]) -> None:
     fetcher = Fetcher(QUICK, resolver=answers([PUBLIC, OTHER_PUBLIC, "10.0.0.1"]))
     with pytest.raises(Refused, match=r"10\.0\.0\.1"):
-        fetcher.image("http://mixed.test/a.png")
+        fetcher.fetch_image("http://mixed.test/a.png")
     assert not connections
 
 
@@ -78,7 +78,7 @@ def test_one_private_address_among_public_ones_is_enough(connections: list[str])
 def test_redirects_to_private_addresses_are_not_followed(to: str, site: Site, connections: list[str]) -> None:
     site.routes = {"/go": serve.redirect(to), "/a.png": serve.image(png(1))}
     with pytest.raises(Refused) as refused:
-        Fetcher(QUICK, resolver=by_name).image("http://shop.test/go")
+        Fetcher(QUICK, resolver=by_name).fetch_image("http://shop.test/go")
     assert refused.value.reason == "address"
     assert set(connections) == {PUBLIC}
     assert site.count["/a.png"] == 0
@@ -87,7 +87,7 @@ def test_redirects_to_private_addresses_are_not_followed(to: str, site: Site, co
 def test_a_robots_file_elsewhere_inside_forbids_all(site: Site, connections: list[str]) -> None:
     site.routes = {"/robots.txt": serve.redirect("http://127.0.0.1/robots.txt"), "/a.png": serve.image(png(1))}
     with pytest.raises(Refused, match="robots"):
-        Fetcher(QUICK, resolver=by_name).image("http://shop.test/a.png")
+        Fetcher(QUICK, resolver=by_name).fetch_image("http://shop.test/a.png")
     assert site.count["/a.png"] == 0
 
 
@@ -98,32 +98,32 @@ def test_every_hop_asks_the_robots_file_of_its_host(site: Site, connections: lis
 
     site.routes = {"/robots.txt": robots, "/go": serve.redirect("http://closed.test/a"), "/a": serve.image(png(1))}
     fetcher = Fetcher(QUICK, resolver=by_name)
-    assert fetcher.image("http://open.test/a") == png(1)
-    with pytest.raises(Refused, match=r"closed\.test/robots\.txt forbids it"):
-        fetcher.image("http://open.test/go")
+    assert fetcher.fetch_image("http://open.test/a") == png(1)
+    with pytest.raises(Refused, match=r"disallowed by http://closed\.test/robots\.txt"):
+        fetcher.fetch_image("http://open.test/go")
 
 
 def test_tls_is_told_the_name_of_the_host(
     site: Site, connections: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection is to an address, and the certificate must still be that of the name."""
-    told: list[str] = []
+    names: list[str] = []
 
     class Plain:
         def wrap_socket(self, plain: socket.socket, server_hostname: str) -> socket.socket:
-            told.append(server_hostname)
+            names.append(server_hostname)
             return plain
 
-    monkeypatch.setattr(exchange, "_tls", Plain)
+    monkeypatch.setattr(http_get, "_tls", Plain)
     site.routes = {"/a.png": serve.image(png(1))}
-    assert Fetcher(QUICK, resolver=by_name).image("https://bücher.test/a.png") == png(1)
-    assert set(told) == {"xn--bcher-kva.test"}
+    assert Fetcher(QUICK, resolver=by_name).fetch_image("https://bücher.test/a.png") == png(1)
+    assert set(names) == {"xn--bcher-kva.test"}
     assert set(connections) == {PUBLIC}
     assert site.headers[-1]["Host"] == "xn--bcher-kva.test"
 
 
 def test_certificates_are_checked() -> None:
-    context = exchange._tls()
+    context = http_get._tls()
     assert context.check_hostname
     assert context.verify_mode.name == "CERT_REQUIRED"
 
@@ -136,32 +136,32 @@ def test_the_next_address_is_tried_when_one_does_not_answer(site: Site, monkeypa
             raise ConnectionRefusedError(111, "Connection refused")
         return real(("127.0.0.1", site.server_port), timeout)
 
-    monkeypatch.setattr(exchange.socket, "create_connection", connect)
+    monkeypatch.setattr(http_get.socket, "create_connection", connect)
     site.routes = {"/a.png": serve.image(png(1))}
-    assert Fetcher(QUICK, resolver=answers([PUBLIC, OTHER_PUBLIC])).image("http://two.test/a.png") == png(1)
+    assert Fetcher(QUICK, resolver=answers([PUBLIC, OTHER_PUBLIC])).fetch_image("http://two.test/a.png") == png(1)
     with pytest.raises(Refused, match="unreachable"):
-        Fetcher(QUICK, resolver=answers([PUBLIC])).image("http://one.test/a.png")
+        Fetcher(QUICK, resolver=answers([PUBLIC])).fetch_image("http://one.test/a.png")
 
 
 def test_what_is_no_http_at_all(connections: list[str], site: Site) -> None:
     site.routes = {"/a": lambda handler: handler.wfile.write(b"SSH-2.0-hello\r\n") and None}
-    with pytest.raises(Refused, match="no HTTP answer"):
-        Fetcher(QUICK, resolver=by_name).image("http://shop.test/a")
+    with pytest.raises(Refused, match="no HTTP response"):
+        Fetcher(QUICK, resolver=by_name).fetch_image("http://shop.test/a")
 
 
 def test_requests_to_a_host_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(Budget, "sleep", lambda self, seconds: slept.append(seconds))
-    turns = Turns(1000, Budget(1, 1e9))
+    turns = HostQueue(1000, Budget(1, 1e9))
     for host in ("a", "a", "b", "a"):
         turns.wait(host)
     assert [round(seconds, -2) for seconds in slept] == [1000, 2000]
 
 
 def test_a_turn_after_the_end_ends_the_crawl() -> None:
-    turns = Turns(1000, Budget(1, 500))
+    turns = HostQueue(1000, Budget(1, 500))
     turns.wait("a")
-    with pytest.raises(Spent, match="time limit"):
+    with pytest.raises(LimitReached, match="time limit"):
         turns.wait("a")
 
 
@@ -169,19 +169,19 @@ def test_a_busy_host_is_left_alone(site: Site, connections: list[str]) -> None:
     site.routes = {"/a": lambda handler: handler.answer(429, b"", Retry_After="900"), "/b": serve.image(png(1))}
     fetcher = Fetcher(Limits(delay=0, total_seconds=60), resolver=by_name)
     with pytest.raises(Refused, match="busy: 429"):
-        fetcher.image("http://shop.test/a")
-    assert fetcher.image("http://other.test/b") == png(1)
-    with pytest.raises(Spent):
-        fetcher.image("http://shop.test/b")
+        fetcher.fetch_image("http://shop.test/a")
+    assert fetcher.fetch_image("http://other.test/b") == png(1)
+    with pytest.raises(LimitReached):
+        fetcher.fetch_image("http://shop.test/b")
 
 
 def test_of_a_long_robots_file_the_beginning_counts(site: Site, connections: list[str]) -> None:
     text = b"User-agent: *\nDisallow: /a\n" + b"# long\n" * 200_000 + b"Disallow: /b\n"
     site.routes = {"/robots.txt": serve.image(text, "text/plain"), "/b": serve.image(png(1))}
     fetcher = Fetcher(QUICK, resolver=by_name)
-    assert fetcher.image("http://shop.test/b") == png(1)
+    assert fetcher.fetch_image("http://shop.test/b") == png(1)
     with pytest.raises(Refused, match="robots"):
-        fetcher.image("http://shop.test/a")
+        fetcher.fetch_image("http://shop.test/a")
 
 
 @settings(deadline=None)
@@ -223,7 +223,7 @@ def test_no_answer_does_more_than_be_refused(status: bytes, headers: list[bytes]
         return here
 
     with pytest.MonkeyPatch.context() as patch, suppress(Refused):
-        patch.setattr(exchange, "_connect", connect)
-        assert isinstance(Fetcher(QUICK, resolver=by_name).page("http://h.test/", ask_robots=False), bytes)
+        patch.setattr(http_get, "_connect", connect)
+        assert isinstance(Fetcher(QUICK, resolver=by_name).fetch_page("http://h.test/", check_robots=False), bytes)
     for there in ours:
         there.close()

@@ -79,8 +79,8 @@ def test_what_forbids_nothing(text: str) -> None:
 @settings(deadline=None)
 @given(st.text("ab*", max_size=8), st.booleans(), st.text("ab", max_size=8))
 def test_patterns_against_regular_expressions(pattern: str, anchored: bool, path: str) -> None:
-    wanted = re.match(pattern.replace("*", ".*") + ("$" if anchored else ""), path) is not None
-    assert Rule(False, pattern + "$" * anchored).matches(path) is wanted
+    expected = re.match(pattern.replace("*", ".*") + ("$" if anchored else ""), path) is not None
+    assert Rule(False, pattern + "$" * anchored).matches(path) is expected
 
 
 def test_a_pattern_of_many_stars_takes_no_time() -> None:

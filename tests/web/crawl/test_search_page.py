@@ -24,11 +24,11 @@ def test_every_reason_and_column_is_told() -> None:
 
 
 def test_the_limits_are_those_of_the_command() -> None:
-    given = {name: parameter.default for name, parameter in inspect.signature(crawl).parameters.items()}
-    assert f"`--max-mb` ({given['max_mb']:g})" in PAGE
-    assert f"`--timeout` ({given['timeout']:g} s" in PAGE
-    assert f"`--max-minutes` ({given['max_minutes']:g})" in PAGE
-    assert f"`--max-total-mb` ({given['max_total_mb']:,.0f})" in PAGE
-    assert f"`--delay` seconds ({given['delay']:g})" in PAGE
-    assert f"`--min-side` ({given['min_side']} pixels)" in PAGE
+    defaults = {name: parameter.default for name, parameter in inspect.signature(crawl).parameters.items()}
+    assert f"`--max-mb` ({defaults['max_mb']:g})" in PAGE
+    assert f"`--timeout` ({defaults['timeout']:g} s" in PAGE
+    assert f"`--max-minutes` ({defaults['max_minutes']:g})" in PAGE
+    assert f"`--max-total-mb` ({defaults['max_total_mb']:,.0f})" in PAGE
+    assert f"`--delay` seconds ({defaults['delay']:g})" in PAGE
+    assert f"`--min-side` ({defaults['min_side']} pixels)" in PAGE
     assert f"at most {Limits().redirects}, each checked" in PAGE

@@ -1,4 +1,4 @@
-"""A results table as Markdown, LaTeX, CSV, JSON or text. The same table gives the same characters."""
+"""A results table as text, Markdown, LaTeX, CSV or JSON. The same table gives the same characters."""
 
 from __future__ import annotations
 
@@ -11,45 +11,58 @@ from typing import Any, Literal
 from .results_table import Entry, Line, Mark, Table
 from .significance import Comparison
 from .text import (
+    TESTS_CAPTION,
     Cells,
     arrow,
     comparison_cells,
     comparison_header,
-    count,
-    families,
     fixed,
-    has_paper,
-    paper_cells,
+    paper_number,
     plain_text,
+    rows_by_family,
+    seed_count,
     spread,
 )
 
-LEGEND = "Bold: best, underlined: second of a column."
+Format = Literal["text", "markdown", "latex", "csv", "json"]
+LEGEND = "Bold: best of its column; underlined: second best."
+MARKDOWN_MARKS: dict[Mark, str] = {"": "{}", "best": "**{}**", "second": "<ins>{}</ins>"}
+LATEX_MARKS: dict[Mark, str] = {"": "{}", "best": "\\textbf{{{}}}", "second": "\\underline{{{}}}"}
+LATEX_ESCAPES = {
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    ">": "$\\rightarrow$",
+    "±": "$\\pm$",
+    "−": "$-$",
+    "<": "$<$",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}
 
 
-def markdown(table: Table) -> str:
-    """Tables as GitHub reads them: best bold, second underlined."""
-    head = ["Family", "Method", *(arrow(column) for column in table.columns)]
+def render(table: Table, form: Format) -> str:
+    """Render the table in one of the formats, with a trailing newline."""
+    return WRITERS[form](table)
+
+
+def render_markdown(table: Table) -> str:
+    """Render GitHub tables: the results, and the paired tests below."""
+
+    def ours(entry: Entry) -> str:
+        mean = MARKDOWN_MARKS[entry.mark].format(fixed(entry.mean))
+        return f"{mean}{spread(entry, ' ± ')}{seed_count(table, entry)}"
+
     body = []
-    for name, lines in families(table):
-        rows = [cells for line in lines for cells in _markdown_rows(table, line)]
-        body += [["" if place else name, *cells] for place, cells in enumerate(rows)]
+    for family, rows in rows_by_family(table):
+        for index, row in enumerate(rows):
+            name = "paper" if row.is_paper else _code(row.line.name)
+            body.append(["" if index else family, name, *row.cells(table.columns, ours, paper_number)])
+    head = ["Family", "Method", *(arrow(column) for column in table.columns)]
     parts = [" ".join([*table.notes, LEGEND]), pipes(head, body)]
     if table.comparisons:
-        rows = [[_code(cells[0]), *cells[1:]] for cells in map(comparison_cells, table.comparisons)]
-        parts.append(pipes(comparison_header(table), rows, left=1))
+        tests = [[_code(cells[0]), *cells[1:]] for cells in map(comparison_cells, table.comparisons)]
+        parts.append(pipes(comparison_header(table), tests, left=1))
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown_rows(table: Table, line: Line) -> list[Cells]:
-    signs: dict[Mark, tuple[str, str]] = {"": ("", ""), "best": ("**", "**"), "second": ("<ins>", "</ins>")}
-
-    def cell(entry: Entry) -> str:
-        before, after = signs[entry.mark]
-        return f"{before}{fixed(entry.mean)}{after}{spread(entry, ' ± ')}{count(table, entry)}"
-
-    rows = [[_code(line.name), *(cell(line.entries[column]) for column in table.columns)]]
-    return rows + ([["paper", *paper_cells(table, line)]] if has_paper(table, line) else [])
 
 
 def _code(name: str) -> str:
@@ -57,49 +70,44 @@ def _code(name: str) -> str:
 
 
 def pipes(head: Cells, body: list[Cells], *, left: int = 2) -> str:
-    """A Markdown table; all but the first `left` columns are numbers."""
+    """Render a Markdown table; all but the first `left` columns are right-aligned."""
     ruler = ["---"] * left + ["---:"] * (len(head) - left)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ruler, *body))
 
 
-def latex(table: Table) -> str:
-    """A table for `booktabs` and `multirow`, families in the first column; the tests in a second one."""
+def render_latex(table: Table) -> str:
+    """Render tables for `booktabs`, `graphicx` and `multirow`: the results by family, and the paired tests."""
+
+    def ours(entry: Entry) -> str:
+        details = (spread(entry, "$\\pm$") + seed_count(table, entry)).strip()
+        mean = LATEX_MARKS[entry.mark].format(fixed(entry.mean))
+        return f"{mean} {{\\scriptsize {details}}}" if details else mean
+
+    groups = []
+    for family, rows in rows_by_family(table):
+        first = f"\\multirow{{{len(rows)}}}{{*}}{{{tex(family)}}}" if len(rows) > 1 else tex(family)
+        lines = []
+        for index, row in enumerate(rows):
+            name = "\\quad paper" if row.is_paper else tex(row.line.name)
+            lines.append(tex_row(["" if index else first, name, *row.cells(table.columns, ours, paper_number)]))
+        groups.append("\n".join(lines))
     head = ["", "Method", *(tex(column) for column in table.columns)]
-    body = [_tex_family(table, name, lines) for name, lines in families(table)]
-    notes = tex(" ".join([*table.notes, LEGEND]))
-    parts = ["% \\usepackage{booktabs, graphicx, multirow}", tabular(notes, head, body, left=2)]
+    caption = tex(" ".join([*table.notes, LEGEND]))
+    parts = ["% \\usepackage{booktabs, graphicx, multirow}", tabular(caption, head, groups, left=2)]
     if table.comparisons:
-        rows = [tex_row([tex(cell) for cell in comparison_cells(c)]) for c in table.comparisons]
-        told = "Paired tests over the tasks and seeds that both rows have, in points of percent."
-        parts.append(tabular(told, [tex(cell) for cell in comparison_header(table)], ["\n".join(rows)], left=1))
+        tests = [tex_row([tex(cell) for cell in comparison_cells(c)]) for c in table.comparisons]
+        header = [tex(cell) for cell in comparison_header(table)]
+        parts.append(tabular(tex(TESTS_CAPTION), header, ["\n".join(tests)], left=1))
     return "\n".join(parts) + "\n"
 
 
-def _tex_family(table: Table, name: str, lines: list[Line]) -> str:
-    rows = [cells for line in lines for cells in _tex_rows(table, line)]
-    first = f"\\multirow{{{len(rows)}}}{{*}}{{{tex(name)}}}" if len(rows) > 1 else tex(name)
-    return "\n".join(tex_row(["" if place else first, *cells]) for place, cells in enumerate(rows))
-
-
-def _tex_rows(table: Table, line: Line) -> list[Cells]:
-    signs: dict[Mark, str] = {"": "{}", "best": "\\textbf{{{}}}", "second": "\\underline{{{}}}"}
-
-    def cell(entry: Entry) -> str:
-        told = spread(entry, "$\\pm$") + count(table, entry)
-        small = f" {{\\scriptsize {told.strip()}}}" if told else ""
-        return signs[entry.mark].format(fixed(entry.mean)) + small
-
-    rows = [[tex(line.name), *(cell(line.entries[column]) for column in table.columns)]]
-    return rows + ([["\\quad paper", *paper_cells(table, line)]] if has_paper(table, line) else [])
-
-
 def tex_row(cells: Cells) -> str:
-    """A line of a `tabular`."""
+    """Render a line of a `tabular`."""
     return " & ".join(cells) + " \\\\"
 
 
 def tabular(caption: str, head: Cells, groups: Sequence[str], *, left: int) -> str:
-    """A LaTeX table for `booktabs` and `graphicx`, a rule between the groups of lines."""
+    """Render a LaTeX table for `booktabs` and `graphicx`, with a rule between groups of lines."""
     return "\n".join(
         [
             "\\begin{table*}[t]",
@@ -119,30 +127,12 @@ def tabular(caption: str, head: Cells, groups: Sequence[str], *, left: int) -> s
 
 
 def tex(text: str) -> str:
-    """Text with the signs that LaTeX reads otherwise written out."""
-    special = {
-        "\\": "\\textbackslash{}",
-        "~": "\\textasciitilde{}",
-        "^": "\\textasciicircum{}",
-        ">": "$\\rightarrow$",
-        "±": "$\\pm$",
-        "−": "$-$",
-        "<": "$<$",
-        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    }
-    return "".join(special.get(sign, sign) for sign in text)
+    """Escape the characters that are special in LaTeX."""
+    return "".join(LATEX_ESCAPES.get(character, character) for character in text)
 
 
-Format = Literal["text", "markdown", "latex", "csv", "json"]
-
-
-def render(table: Table, form: Format) -> str:
-    """The table in one of the formats, with a line end."""
-    return WRITERS[form](table)
-
-
-def comma_separated(table: Table) -> str:
-    """One line for every row and task, and for the row's average; what is not known is empty."""
+def render_csv(table: Table) -> str:
+    """Render one line per row and task, and one for the row's average; unknown values are empty."""
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["row", "family", "task", "number", "seeds", "mean", "deviation", "paper", "mark"])
@@ -154,9 +144,9 @@ def comma_separated(table: Table) -> str:
     return file.getvalue()
 
 
-def as_json(table: Table) -> str:
-    """Everything, with the value of every seed."""
-    told = {
+def render_json(table: Table) -> str:
+    """Render everything, with the value of every seed."""
+    content = {
         "suite": table.suite,
         "number": table.number,
         "notes": list(table.notes),
@@ -164,7 +154,7 @@ def as_json(table: Table) -> str:
         "rows": [_line_json(table, line) for line in table.lines],
         "comparisons": [_comparison_json(comparison) for comparison in table.comparisons],
     }
-    return json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _line_json(table: Table, line: Line) -> dict[str, Any]:
@@ -201,8 +191,8 @@ def _rounded(value: float | None, digits: int = 4) -> float | None:
 
 WRITERS: dict[Format, Callable[[Table], str]] = {
     "text": plain_text,
-    "markdown": markdown,
-    "latex": latex,
-    "csv": comma_separated,
-    "json": as_json,
+    "markdown": render_markdown,
+    "latex": render_latex,
+    "csv": render_csv,
+    "json": render_json,
 }

@@ -1,1 +1,1 @@
-"""The digits and web-digits benchmarks that ship with the package."""
+"""Embedded benchmarks: digits and web-digits, generated without a download."""

@@ -1,6 +1,7 @@
-"""The embedded web search: what the keywords 0 to 9 might find, some of it filed wrongly, some of it no digit.
+"""Embedded web crawl: simulated search results for the keywords 0 to 9, some mislabeled, some showing no digit.
 
-It lies beside copies of the four embedded digits and shares no image, hand-written digit or photograph with them.
+Its folder also has copies of the four embedded digits domains, with which it shares no image, handwritten digit or
+photograph.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...seeds import numpy_rng
-from .digits import Photos, Progress, digits_root, made_root, photo_files, save_arrays
-from .glyphs import NUM_CLASSES, SIDE, usable_fonts
-from .web_rendering import Supplies, draw_digit, draw_letter, draw_photo, draw_symbol
+from .digits import Photos, Progress, build_once, digits_root, find_photos, save_arrays
+from .glyphs import NUM_CLASSES, SIDE, find_fonts
+from .web_rendering import Assets, draw_digit, draw_letter, draw_photo, draw_symbol
 
-VERSION = 1  # of the recipe: raise it when the same sources give other pixels
+VERSION = 1  # of the recipe: increment it when the same sources give other pixels
 PER_KEYWORD = 250
 OOD_RATE = 0.16  # of all images
 WRONG_RATE = 0.15  # of the images that show a digit
@@ -30,34 +31,34 @@ PHOTOS: Photos = (
     ("skimage", "data/retina.jpg"),
     ("matplotlib", "mpl-data/sample_data/grace_hopper.jpg"),
 )
-STRANGERS = (draw_letter, draw_symbol, draw_photo)
+OOD_RENDERERS = (draw_letter, draw_symbol, draw_photo)
 
 
 def web_digits_root(cache: Path, seed: int = 0, progress: Progress | None = None) -> Path:
-    """The folder of the four embedded digits and `web.npz`, made on the first call.
+    """Return the folder of the four embedded digits domains and `web.npz`; generate it on the first call.
 
-    `web.npz` holds `images` (n, 32, 32, 3) uint8, `web_labels` (n,) int64, the keyword of each, and `labels` (n,)
-    int64, the digit it shows or -1. The folder's name begins with `web-` and the name of the digits' folder.
+    `web.npz` contains `images` (n, 32, 32, 3) uint8, `web_labels` (n,) int64, the keyword of each image, and `labels`
+    (n,) int64, the digit it shows or -1. The folder's name starts with `web-` and the name of the digits' folder.
     """
-    others = digits_root(cache, seed, progress)
-    fonts, photos, tell = usable_fonts(), photo_files(PHOTOS), progress or (lambda line: None)
-    recipe = f"web-{others.name}-v{VERSION}"
+    digits = digits_root(cache, seed, progress)
+    fonts, photos, report = find_fonts(), find_photos(PHOTOS), progress or (lambda line: None)
+    recipe = f"web-{digits.name}-v{VERSION}"
 
-    def make(folder: Path) -> None:
-        tell("making the embedded digits: web")
-        shutil.copytree(others, folder)
-        keywords, truth = search_results(seed)
-        images = render_results(truth, Supplies.of(fonts, photos), seed)
+    def build(folder: Path) -> None:
+        report("generating the embedded digits: web")
+        shutil.copytree(digits, folder)
+        keywords, truth = draw_labels(seed)
+        images = render_results(truth, Assets.load(fonts, photos), seed)
         save_arrays(folder / "web.npz", images=images, web_labels=keywords, labels=truth)
 
-    return made_root(cache, recipe, [*fonts, *photos], make)
+    return build_once(cache, recipe, [*fonts, *photos], build)
 
 
-def search_results(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Keyword and digit shown, NO_DIGIT for none, of every image in random order.
+def draw_labels(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the keyword and the digit shown (NO_DIGIT for none) of every image, in random order.
 
-    Every keyword has as many images of no digit, and the same number of wrong digits or one more; the wrong
-    digits are the nine others in turn.
+    Every keyword has the same number of images without a digit, and the same number of wrong digits or one more; the
+    wrong digits cycle through the nine others.
     """
     rng = numpy_rng("web-digits", seed, "labels")
     num_ood = round(OOD_RATE * PER_KEYWORD)
@@ -73,18 +74,18 @@ def search_results(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return keywords[order], truth.ravel()[order]
 
 
-def render_results(truth: NDArray[np.int64], supplies: Supplies, seed: int) -> NDArray[np.uint8]:
-    """An image for every digit of `truth`; for NO_DIGIT letters, symbols and photographs in turn.
+def render_results(truth: NDArray[np.int64], assets: Assets, seed: int) -> NDArray[np.uint8]:
+    """Render an image for every digit of `truth`; for NO_DIGIT letters, symbols and photographs in turn.
 
-    No keyword comes in, so nothing in an image can tell whether it was filed wrongly.
+    Keywords are no input, so nothing in an image can reveal that it is mislabeled.
     """
     rng = numpy_rng("web-digits", seed, "pixels")
     images = np.empty((len(truth), SIDE, SIDE, 3), np.uint8)
-    strangers = 0
+    num_ood = 0
     for row, digit in enumerate(truth.tolist()):
         if digit == NO_DIGIT:
-            images[row] = STRANGERS[strangers % len(STRANGERS)](supplies, rng)
-            strangers += 1
+            images[row] = OOD_RENDERERS[num_ood % len(OOD_RENDERERS)](assets, rng)
+            num_ood += 1
         else:
-            images[row] = draw_digit(digit, supplies, rng)
+            images[row] = draw_digit(digit, assets, rng)
     return images

@@ -1,1 +1,1 @@
-"""Folders, zips, npz files, split lists and manifests as trees of images, and their decoding."""
+"""Readers of folders, archives, .npz files, split lists and manifests, and image decoding."""

@@ -1,4 +1,4 @@
-"""Benchmark roots and image folders -> domains: which images, which class each, which split lists."""
+"""Read benchmark roots and image folders as domains: images, their classes, split lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...errors import UserError
 from .split_lists import SplitLists, match_split_lists, read_split_files
 from .tree import WEB_LABELS, Item, Reader, Tree, read_tree
 
-OOD = "ood"  # in any case: the folder, and so the label, of images that belong to no class (out of distribution)
+OOD = "ood"  # in any case: folder name, and thus label, of images that belong to no class (out of distribution)
 _SPLIT_FOLDERS = {
     "train": "train",
     "val": "crossval",
@@ -27,36 +27,36 @@ _SPLIT_FOLDERS = {
 
 @dataclass(frozen=True)
 class Domain:
-    """One domain as found: every image once, with the class its place says, or '' where it says none."""
+    """Domain as read from disk: every image once, with the class that its folder names, or '' without one."""
 
     name: str
     items: tuple[Item, ...]
     labels: tuple[str, ...]
-    classes: tuple[str, ...]  # in order; also class folders without any image
+    classes: tuple[str, ...]  # in order; including class folders without images
     splits: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # train, crossval, test -> items
     split_lines: Mapping[str, int] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()  # listed in a split file, but not there
+    missing: tuple[str, ...] = ()  # listed in a split file, but missing on disk
     repeated: tuple[str, ...] = ()  # listed more than once in one split file
-    web_labels: tuple[str, ...] = ()  # the keyword that each image was found by; `labels` are then the truth
+    web_labels: tuple[str, ...] = ()  # of a crawl: the keyword that found each image; `labels` are then the truth
 
     def counts(self) -> dict[str, int]:
-        """Images per class, in class order, those without a class under ''."""
-        found = Counter(self.labels)
-        names = [*self.classes, *([""] if "" in found else [])]
-        return {name: found[name] for name in names}
+        """Count images per class, in class order; '' stands for images without a class."""
+        counts = Counter(self.labels)
+        names = [*self.classes, *([""] if "" in counts else [])]
+        return {name: counts[name] for name in names}
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A root with one or more domains."""
+    """Root with one or more domains."""
 
     root: Path
-    layout: str  # in words, for reports
+    layout: str  # description for reports
     domains: tuple[Domain, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The domains' names."""
+        """Names of the domains."""
         return tuple(domain.name for domain in self.domains)
 
     def __getitem__(self, name: str) -> Domain:
@@ -64,53 +64,55 @@ class Benchmark:
 
 
 def read_benchmark(root: Path) -> Benchmark:
-    """Find the domains under a root: folders, archives, .npz files, with split files wherever they lie."""
+    """Read the domains under a root: folders, archives and .npz files, with split files anywhere below it."""
     tree = read_tree(root)
     base, folders = _domain_folders(tree)
-    listed = read_split_files(tree.texts)
-    domains = [_folder_domain(name, tree, _join(base, name), listed) for name in folders]
+    split_lists = read_split_files(tree.texts)
+    domains = [_read_folder_domain(name, tree, _join(base, name), split_lists) for name in folders]
     arrays = [item for item in tree.arrays if _parent(item.path) == base]
     with Reader() as reader:
-        domains += [_array_domain(item, reader) for item in arrays]
+        domains += [_read_array_domain(item, reader) for item in arrays]
     names = [domain.name for domain in domains]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise UserError(f"'{root}' has both a folder and an .npz file for '{twice.pop()}'; remove one of them")
+    if duplicates := {name for name in names if names.count(name) > 1}:
+        raise UserError(f"'{root}' has both a folder and an .npz file for '{duplicates.pop()}'; remove one of them")
     if not domains:
-        raise UserError(f"no domain in '{root}'; it must hold <domain>/<class>/<image> folders or one .npz file each")
+        raise UserError(
+            f"no domain in '{root}'; it must contain <domain>/<class>/<image> folders or one .npz file per domain"
+        )
     domains.sort(key=lambda domain: domain.name)
-    return Benchmark(root, _layout(base, domains, arrays, tree), tuple(domains))
+    return Benchmark(root, _describe_layout(base, domains, arrays, tree), tuple(domains))
 
 
 def read_class_folder(folder: Path, name: str) -> Domain:
-    """A folder or archive whose sub-folders are classes; images outside any of them have the class ''."""
+    """Read a folder or archive whose sub-folders are classes; images outside of them have the class ''."""
     tree = read_tree(folder)
     tops = {item.path.partition("/")[:2] for item in tree.images}
-    is_wrapped = folder.is_file() and len(tops) == 1  # an archive mostly has all in one folder
+    is_wrapped = folder.is_file() and len(tops) == 1  # archives usually wrap everything in one folder
     wrapper, slash = tops.pop() if is_wrapped else ("", "")
-    images, below = _inside(tree.images, wrapper if slash else "")
+    images, below = _select_below(tree.images, wrapper if slash else "")
     return _class_domain(name, images, below, tree.folders, wrapper if slash else "")
 
 
-def every_image(path: Path) -> list[Item]:
-    """Every image in a folder, a .zip archive or an .npz file, whatever its layout; rows of .npz files are images."""
+def list_images(path: Path) -> list[Item]:
+    """List every image in a folder, a .zip archive or an .npz file of any layout; rows of .npz files are images."""
     if path.suffix.lower() == ".npz":
         images, arrays = [], [Item(path.name, str(path))]
         if not path.is_file():
-            raise UserError(f"'{path}' does not exist; give a folder of images, a .zip archive or an .npz file")
+            raise UserError(f"'{path}' does not exist; pass a folder of images, a .zip archive or an .npz file")
     else:
         tree = read_tree(path)
         images, arrays = list(tree.images), list(tree.arrays)
     with Reader() as reader:
-        return images + [row for item in arrays for row in _array_domain(item, reader).items]
+        return images + [row for item in arrays for row in _read_array_domain(item, reader).items]
 
 
 def is_ood(label: str) -> bool:
-    """Whether a folder's name, or a label, says that images belong to no class."""
+    """Return whether a folder name or label marks images that belong to no class."""
     return label.casefold() == OOD
 
 
 def class_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Sorted; by value when all are numbers, so that 10 comes after 9."""
+    """Return sorted class names; by value if all are numbers, so that 10 comes after 9."""
     unique = set(names) - {""}
     by_value = all(name.isdecimal() for name in unique)
     return tuple(sorted(unique, key=lambda name: (int(name) if by_value else 0, name)))
@@ -125,20 +127,20 @@ def _parent(path: str) -> str:
 
 
 def _below(paths: Iterable[str], folder: str) -> list[list[str]]:
-    """The parts below `folder` of the paths in it."""
+    """Return the parts below `folder` of the paths in it."""
     start = f"{folder}/" if folder else ""
     return [path[len(start) :].split("/") for path in paths if path.startswith(start)]
 
 
-def _inside(items: Iterable[Item], folder: str) -> tuple[list[Item], list[list[str]]]:
-    """The items in a folder, and their parts below it."""
+def _select_below(items: Iterable[Item], folder: str) -> tuple[list[Item], list[list[str]]]:
+    """Return the items in a folder, and their parts below it."""
     start = f"{folder}/" if folder else ""
-    inside = [item for item in items if item.path.startswith(start)]
-    return inside, [item.path[len(start) :].split("/") for item in inside]
+    selected = [item for item in items if item.path.startswith(start)]
+    return selected, [item.path[len(start) :].split("/") for item in selected]
 
 
 def _domain_folders(tree: Tree) -> tuple[str, list[str]]:
-    """The folder that holds the domains, stepping over wrappers around a single folder; and their names."""
+    """Return the folder that contains the domains, skipping wrappers around a single folder, and their names."""
     base = ""
     while True:
         images = _below((item.path for item in tree.images), base)
@@ -146,7 +148,7 @@ def _domain_folders(tree: Tree) -> tuple[str, list[str]]:
         tops = {parts[0] for parts in images + arrays}
         if len(tops) != 1 or any(len(parts) == 1 for parts in images + arrays):
             break
-        # domain/class/image must be left below a wrapper, and domain/train/class/image has none
+        # below a wrapper, domain/class/image must remain; domain/train/class/image is not a wrapper
         inner = {parts[1] for parts in images + arrays}
         if any(len(parts) < 4 for parts in images) or (images and inner <= _SPLIT_FOLDERS.keys()):
             break
@@ -154,13 +156,13 @@ def _domain_folders(tree: Tree) -> tuple[str, list[str]]:
     return base, sorted({parts[0] for parts in images if len(parts) > 1})
 
 
-def _folder_domain(name: str, tree: Tree, folder: str, listed: Mapping[str, SplitLists]) -> Domain:
-    images, below = _inside(tree.images, folder)
+def _read_folder_domain(name: str, tree: Tree, folder: str, split_lists: Mapping[str, SplitLists]) -> Domain:
+    images, below = _select_below(tree.images, folder)
     tops = {parts[0] for parts in below}
     if "train" in tops and len(tops) > 1 and tops <= _SPLIT_FOLDERS.keys() and min(map(len, below)) >= 3:
         return _split_folder_domain(name, images, below)
     domain = _class_domain(name, images, below, tree.folders, folder)
-    lists = listed.get(name.casefold())
+    lists = split_lists.get(name.casefold())
     return _with_splits(domain, below, lists) if lists else domain
 
 
@@ -180,14 +182,14 @@ def _with_splits(domain: Domain, below: Sequence[Sequence[str]], lists: SplitLis
 def _class_domain(
     name: str, images: Sequence[Item], below: Sequence[Sequence[str]], folders: Iterable[str], folder: str
 ) -> Domain:
-    """folder/class/**/image; class folders without images count too."""
+    """Build a domain from folder/class/**/image, including class folders without images."""
     labels = tuple(parts[0] if len(parts) > 1 else "" for parts in below)
     empty = {parts[0] for parts in _below(folders, folder) if len(parts) == 1}
     return Domain(name, tuple(images), labels, class_order({*labels, *empty}))
 
 
 def _split_folder_domain(name: str, images: Sequence[Item], below: Sequence[Sequence[str]]) -> Domain:
-    """folder/{train,val,test}/class/**/image."""
+    """Build a domain from folder/{train,val,test}/class/**/image."""
     labels = tuple(parts[1] for parts in below)
     splits: dict[str, list[int]] = {}
     for index, parts in enumerate(below):
@@ -196,10 +198,10 @@ def _split_folder_domain(name: str, images: Sequence[Item], below: Sequence[Sequ
     return Domain(name, tuple(images), labels, class_order(labels), frozen)
 
 
-def _array_domain(item: Item, reader: Reader) -> Domain:
-    """One .npz file: uint8 images (N, H, W, 3), N integer labels, and N integer web-labels if it is a crawl.
+def _read_array_domain(item: Item, reader: Reader) -> Domain:
+    """Read an .npz file: uint8 images (N, H, W, 3), N integer labels, and N integer web-labels if it is a crawl.
 
-    In a crawl the label -1 says that an image belongs to no class.
+    In a crawl the label -1 marks an image that belongs to no class.
     """
     arrays, num_images = reader.npz_labels(item)
     for name, labels in arrays.items():
@@ -207,21 +209,21 @@ def _array_domain(item: Item, reader: Reader) -> Domain:
     rows = range(num_images)
     items = tuple(Item(f"{item.path}#{row}", item.file, item.entry, row, item.stamp) for row in rows)
     names = tuple(str(label) for label in arrays["labels"].tolist())
-    found_by = tuple(str(label) for label in arrays[WEB_LABELS].tolist()) if WEB_LABELS in arrays else ()
-    if found_by:
+    web_labels = tuple(str(label) for label in arrays[WEB_LABELS].tolist()) if WEB_LABELS in arrays else ()
+    if web_labels:
         names = tuple(OOD if name == "-1" else name for name in names)
     classes = (*class_order({*names} - {OOD}), *({*names} & {OOD}))
-    return Domain(item.parts[-1].rpartition(".")[0], items, names, classes, web_labels=found_by)
+    return Domain(item.parts[-1].rpartition(".")[0], items, names, classes, web_labels=web_labels)
 
 
 def _check_labels(name: str, labels: NDArray[np.int64], num_images: int, file: str) -> None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise UserError(f"'{name}' in '{file}' must be one row of whole numbers, not {labels.dtype}")
+        raise UserError(f"'{name}' in '{file}' must be a 1-D array of integers, not {labels.dtype}")
     if len(labels) != num_images:
         raise UserError(f"'{file}' has {num_images} images but {len(labels)} {name}; each image needs one")
 
 
-def _layout(base: str, domains: Sequence[Domain], arrays: Sequence[Item], tree: Tree) -> str:
+def _describe_layout(base: str, domains: Sequence[Domain], arrays: Sequence[Item], tree: Tree) -> str:
     forms = []
     if len(arrays) < len(domains):
         forms.append(_join(base, "<domain>/<class>/<image>"))

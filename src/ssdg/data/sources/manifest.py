@@ -1,4 +1,4 @@
-"""`manifest.csv`: one row for every file that was kept or refused, with where it came from and why."""
+"""`manifest.csv`: one row for every file that was kept or refused, with its origin and the reason."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from typing import Any
 from ...errors import UserError
 from ...files import write_text
 
-NAME = "manifest.csv"
+MANIFEST_NAME = "manifest.csv"
 KEPT, REFUSED = "kept", "refused"
-INGEST = "ingest:"  # a source that begins so is a crawl of others; any other is an engine
-MOST_LICENCE_LETTERS = 2000
+INGEST = "ingest:"  # prefix of the source of an ingested (third-party) crawl; any other source is an engine
+MAX_LICENSE_CHARS = 2000
 # fmt: off
 COLUMNS = (
     "path", "class", "state", "reason", "detail", "source", "origin", "url",
     "sha256", "bytes", "width", "height", "time", "licence",
 )
 # fmt: on
-_NEEDED = ("path", "class", "state")
+_REQUIRED = ("path", "class", "state")
 _NUMBERS = ("bytes", "width", "height")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One file. What is not known is '' or None; `extra` holds the columns that this module does not know."""
+    """Row of one file. Unknown values are '' or None; `extra` has the columns that this module does not define."""
 
     label: str  # the web-label: column `class`
     state: str  # kept or refused
-    path: str = ""  # from the manifest's folder, '/' between the parts; '' of a file that never lay there
+    path: str = ""  # relative to the manifest's folder, with '/'; '' for a file that was never stored there
     reason: str = ""  # of `REASONS`
     detail: str = ""
-    source: str = ""  # the engine, or what was ingested
-    origin: str = ""  # the keyword searched for, or the path in what was ingested
+    source: str = ""  # the engine, or the ingested crawl
+    origin: str = ""  # the search keyword, or the path in the ingested crawl
     url: str = ""
     sha256: str = ""
     bytes: int | None = None
@@ -48,89 +48,91 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """Whether it is to be used; the file of one that was taken out later lies in the folder, too."""
+        """Whether to use the file; a file that was removed from use later also remains in the folder."""
         return self.state == KEPT
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes it the same file: its address if it was fetched, else its place and content."""
-        return (*self.place, self.sha256) if self.ingested else (self.label, self.url or self.path)
+        """Identity of the file: its URL if it was fetched, else its origin and content."""
+        return (*self.origin_key, self.sha256) if self.ingested else (self.label, self.url or self.path)
 
     @property
     def ingested(self) -> bool:
-        """Whether it was taken over from a crawl of others."""
+        """Whether the file comes from an ingested crawl."""
         return self.source.startswith(INGEST)
 
     @property
-    def place(self) -> tuple[str, str, str]:
-        """Where an ingested file lay, and under which class."""
+    def origin_key(self) -> tuple[str, str, str]:
+        """Class, source and original path of an ingested file."""
         return (self.label, self.source, self.origin)
 
 
 @dataclass
 class Manifest:
-    """The rows in the order they were recorded."""
+    """Rows in the order they were recorded."""
 
     rows: dict[tuple[str, ...], Row] = field(default_factory=dict)
     extra_columns: tuple[str, ...] = ()
 
     @property
     def kept(self) -> list[Row]:
-        """The rows of files that are to be used."""
+        """Rows of the files to use."""
         return [row for row in self.rows.values() if row.kept]
 
     def put(self, row: Row) -> None:
-        """Record a row; one with the same key is replaced, and its extra columns stay."""
-        before = self.rows.get(row.key)
-        self.rows[row.key] = replace(row, extra={**before.extra, **row.extra}) if before else row
+        """Record a row; replace one with the same key, but keep its extra columns."""
+        previous = self.rows.get(row.key)
+        self.rows[row.key] = replace(row, extra={**previous.extra, **row.extra}) if previous else row
 
-    def of(self, label: str) -> list[Row]:
-        """The rows of one class."""
+    def rows_of(self, label: str) -> list[Row]:
+        """Return the rows of one class."""
         return [row for row in self.rows.values() if row.label == label]
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder; raise `UserError` if there is none or it cannot be trusted."""
-    path = folder / NAME
+    """Read the manifest of a folder; raise `UserError` if it is missing or invalid."""
+    path = folder / MANIFEST_NAME
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             text = file.read()
     except FileNotFoundError:
-        raise UserError(f"no {NAME} in '{folder}'; make one with ssdg web crawl or ssdg web ingest") from None
+        raise UserError(
+            f"no {MANIFEST_NAME} in '{folder}'; create one with ssdg web crawl or ssdg web ingest"
+        ) from None
     except UnicodeDecodeError:
         raise UserError(f"'{path}' is not UTF-8; save it as CSV in UTF-8") from None
-    return parse(text, path)
+    return parse_manifest(text, path)
 
 
-def parse(text: str, path: Path) -> Manifest:
-    """The manifest from its text; `path` is for messages."""
+def parse_manifest(text: str, path: Path) -> Manifest:
+    """Parse the text of a manifest; `path` is for error messages."""
     reader = csv.DictReader(StringIO(text, newline=""), restval="")
     columns = reader.fieldnames or ()
-    if lacking := [name for name in _NEEDED if name not in columns]:
-        raise UserError(f"'{path}' lacks the column '{lacking[0]}'; a manifest has at least {', '.join(_NEEDED)}")
+    if missing := [name for name in _REQUIRED if name not in columns]:
+        raise UserError(f"'{path}' lacks the column '{missing[0]}'; required columns are {', '.join(_REQUIRED)}")
     manifest = Manifest(extra_columns=tuple(name for name in columns if name not in COLUMNS))
     try:
         for cells in reader:
             manifest.put(from_cells(cells))
     except (ValueError, csv.Error) as error:
-        raise UserError(f"line {reader.line_num} of '{path}' cannot be used: {error}") from None
+        raise UserError(f"line {reader.line_num} of '{path}' is invalid: {error}") from None
     return manifest
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a folder atomically, the columns of others after our own."""
+    """Write the manifest of a folder atomically, extra columns last."""
     file = StringIO(newline="")
-    columns = [*COLUMNS, *manifest.extra_columns]  # quoted, for a lone carriage return would end a row
+    columns = [*COLUMNS, *manifest.extra_columns]  # quoted, because a lone carriage return would end a row
     writer = csv.DictWriter(file, columns, restval="", lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writeheader()
     writer.writerows(as_cells(row) for row in manifest.rows.values())
-    write_text(folder / NAME, file.getvalue())
+    write_text(folder / MANIFEST_NAME, file.getvalue())
 
 
 def as_cells(row: Row) -> dict[str, str]:
-    """The row by column name, as text."""
-    own = {name: getattr(row, _attribute(name)) for name in COLUMNS}
-    return {name: "" if value is None else str(value) for name, value in own.items()} | dict(row.extra)
+    """Return the values of a row as text, by column name."""
+    values = {name: getattr(row, _attribute(name)) for name in COLUMNS}
+    return {name: "" if value is None else str(value) for name, value in values.items()} | dict(row.extra)
 
 
 def _attribute(column: str) -> str:
@@ -138,25 +140,25 @@ def _attribute(column: str) -> str:
 
 
 def from_cells(cells: Mapping[str, Any]) -> Row:
-    """The row of `as_cells`; raise `ValueError` when it is none."""
+    """Return the row of the output of `as_cells`; raise `ValueError` if the cells are invalid."""
     if None in cells:
-        raise ValueError("it has more cells than the first line")
+        raise ValueError("it has more cells than the header")
     values: dict[str, Any] = {_attribute(name): cells.get(name, "") for name in COLUMNS}
     for name in _NUMBERS:
         values[name] = int(values[name]) if values[name] else None
     row = Row(**values, extra={name: text for name, text in cells.items() if name not in COLUMNS})
-    _check(row)
+    _check_row(row)
     return row
 
 
-def _check(row: Row) -> None:
+def _check_row(row: Row) -> None:
     if row.state not in (KEPT, REFUSED):
-        raise ValueError(f"the state is '{row.state}', not {KEPT} or {REFUSED}")
+        raise ValueError(f"the state is '{row.state}'; use {KEPT} or {REFUSED}")
     if row.kept and not is_inside(row.path):
         raise ValueError(f"the path '{row.path}' leaves the folder")
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path with '/' stays below where it starts, by its words alone."""
+    """Return whether a relative path with '/' stays below its start, judging by its text only."""
     parts = PurePosixPath(path).parts
     return bool(parts) and not path.startswith("/") and ".." not in parts and "\\" not in path and "\0" not in path

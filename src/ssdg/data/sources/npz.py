@@ -1,4 +1,4 @@
-"""Images of .npz files as folders of PNG files, one per class: what data of one's own look like."""
+"""Unpack .npz files into folders of PNG files, one per class: the layout of custom data."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from ...errors import UserError
 from ...files import locked
 
 
-def unpack_arrays(root: Path, to: Path, per_class: int | None = None) -> dict[str, int]:
-    """Write DOMAIN.npz of `root` as `to`/DOMAIN/CLASS/N.png, the first `per_class` of each; returns the numbers.
+def unpack_arrays(root: Path, out_dir: Path, per_class: int | None = None) -> dict[str, int]:
+    """Write DOMAIN.npz of `root` as `out_dir`/DOMAIN/CLASS/N.png, the first `per_class` of each; return the counts.
 
-    A crawl, which has `web_labels`, is sorted by these. The folder appears whole or not at all.
+    A crawl is sorted by its `web_labels`. The folder appears complete or not at all.
     """
     files = sorted(root.glob("*.npz"))
     if not files:
-        raise UserError(f"'{root}' holds no .npz file to unpack; give digits, web-digits, or a folder of such files")
-    if to.exists():
-        raise UserError(f"'{to}' exists already; give a folder that does not, or delete it")
-    building = to.with_name(f".{to.name}.building")
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with locked(to.with_name(f".{to.name}.lock")):
-        shutil.rmtree(building, ignore_errors=True)  # of a killed process
+        raise UserError(
+            f"'{root}' contains no .npz file to unpack; pass digits, web-digits, or a folder of .npz files"
+        )
+    if out_dir.exists():
+        raise UserError(f"'{out_dir}' already exists; choose another folder, or delete it")
+    building = out_dir.with_name(f".{out_dir.name}.building")
+    lock = out_dir.with_name(f".{out_dir.name}.lock")
+    out_dir.parent.mkdir(parents=True, exist_ok=True)
+    with locked(lock):
+        shutil.rmtree(building, ignore_errors=True)  # left behind by a killed process
         counts = {file.stem: _unpack_domain(file, building / file.stem, per_class) for file in files}
-        building.replace(to)
-    to.with_name(f".{to.name}.lock").unlink(missing_ok=True)
+        building.replace(out_dir)
+    lock.unlink(missing_ok=True)
     return counts
 
 

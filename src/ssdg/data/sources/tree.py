@@ -1,6 +1,6 @@
-"""A read-only tree of image files, and a thread-safe reader of its items.
+"""Read-only tree of image files, and a thread-safe reader of its items.
 
-Folders and .zip archives look the same, and nothing is unpacked.
+Folders and .zip archives look the same; nothing is unpacked.
 """
 
 from __future__ import annotations
@@ -29,120 +29,120 @@ IMAGE_SUFFIXES = frozenset({
 })
 # fmt: on
 _OTHER_SUFFIXES = frozenset({".npz", ".txt"})
-NO_IMAGES = ".nomedia"  # a folder that holds a file of this name is passed over
+NO_IMAGES = ".nomedia"  # a folder that contains a file of this name is skipped
 _JUNK = frozenset({"thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One image: a file, an entry of a .zip archive, or a row of an .npz file."""
+    """Image: a file, an entry of a .zip archive, or a row of an .npz file."""
 
-    path: str  # in the tree, '/' between the parts
-    file: str  # the file on disk that holds it
+    path: str  # in the tree, with '/' between the parts
+    file: str  # the file on disk that contains it
     entry: str = ""  # its name inside a .zip archive
     row: int = -1  # its row inside an .npz file
     stamp: str = ""  # changes whenever the content may have changed
 
     @property
     def parts(self) -> list[str]:
-        """The path's folder names, and the file name last."""
+        """Folder names of the path, with the file name last."""
         return self.path.split("/")
 
 
 @dataclass(frozen=True)
 class Tree:
-    """What lies under a root, by path from it; sorted."""
+    """Files below a root, by path relative to it; sorted."""
 
     images: tuple[Item, ...]
     arrays: tuple[Item, ...]  # .npz files
     texts: tuple[Item, ...]  # .txt files
-    folders: frozenset[str]  # also those without any image
+    folders: frozenset[str]  # including those without images
 
 
 def read_tree(root: Path) -> Tree:
     """List a folder or a .zip archive; archives inside a folder are listed as if unpacked in place.
 
-    An archive whose entries share one top folder appears as that folder, any other under its own name.
+    An archive whose entries share one top folder appears as that folder, any other under the name of the archive.
     """
     if not root.exists():
-        raise UserError(f"'{root}' does not exist; give a folder of images or a .zip archive")
-    found: list[Item] = []
+        raise UserError(f"'{root}' does not exist; pass a folder of images or a .zip archive")
+    items: list[Item] = []
     folders: set[str] = set()
     if root.is_dir():
-        found.extend(_walk(root, "", folders, ancestors=frozenset()))
+        items.extend(_walk(root, "", folders, ancestors=frozenset()))
     elif zipfile.is_zipfile(root):
-        found.extend(archive_items(root, "", folders, mount_at_stem=False))
+        items.extend(archive_items(root, "", folders, mount_at_stem=False))
     else:
-        raise UserError(f"'{root}' is neither a folder nor a .zip archive; give one of these")
-    return _sorted_tree(found, folders)
+        raise UserError(f"'{root}' is neither a folder nor a .zip archive; pass one of these")
+    return _build_tree(items, folders)
 
 
-def _sorted_tree(found: list[Item], folders: set[str]) -> Tree:
-    found.sort(key=lambda item: (item.path, item.entry))
-    # an archive left beside its unpacked folder gives each path twice: the file comes first and counts
-    found = list({item.path: item for item in reversed(found)}.values())[::-1]
-    arrays = tuple(item for item in found if suffix_of(item.path) == ".npz")
-    texts = tuple(item for item in found if suffix_of(item.path) == ".txt")
+def _build_tree(items: list[Item], folders: set[str]) -> Tree:
+    items.sort(key=lambda item: (item.path, item.entry))
+    # an archive next to its unpacked folder lists each path twice: the file sorts first and wins
+    items = list({item.path: item for item in reversed(items)}.values())[::-1]
+    arrays = tuple(item for item in items if suffix_of(item.path) == ".npz")
+    texts = tuple(item for item in items if suffix_of(item.path) == ".txt")
     others = {*arrays, *texts}
-    images = tuple(item for item in found if item not in others) if others else tuple(found)
+    images = tuple(item for item in items if item not in others) if others else tuple(items)
     return Tree(images, arrays, texts, frozenset(folders))
 
 
 def suffix_of(name: str) -> str:
-    """The ending of a name in small letters, with its dot, or nothing."""
+    """Return the suffix of a name in lower case, with its dot, or an empty string."""
     return name[name.rfind(".") :].lower() if "." in name else ""
 
 
 def is_junk(name: str) -> bool:
-    """Whether a file or folder of this name is passed over."""
+    """Return whether to skip a file or folder of this name."""
     return name.startswith(".") or name.lower() in _JUNK
 
 
-def is_wanted(name: str) -> bool:
-    """Whether a file of this name is an image, an .npz file or a text."""
+def is_data_file(name: str) -> bool:
+    """Return whether a file of this name is an image, an .npz file or a text file."""
     suffix = suffix_of(name)
     return suffix in IMAGE_SUFFIXES or suffix in _OTHER_SUFFIXES
 
 
-def _walk(folder: Path, at: str, folders: set[str], ancestors: frozenset[tuple[int, int]]) -> Iterator[Item]:
-    """The files below `folder`; a link to one of its own ancestors is not followed, so a loop ends."""
+def _walk(folder: Path, prefix: str, folders: set[str], ancestors: frozenset[tuple[int, int]]) -> Iterator[Item]:
+    """Yield the files below `folder`; a link to an ancestor is not followed, so that a loop ends."""
     try:
-        here = folder.stat()
+        stat = folder.stat()
         entries = list(os.scandir(folder))
     except OSError as error:
         raise UserError(f"cannot read the folder '{folder}': {error.strerror}") from None
-    identity = (here.st_dev, here.st_ino)
+    identity = (stat.st_dev, stat.st_ino)
     if identity in ancestors or any(entry.name == NO_IMAGES for entry in entries):
         return
-    if at:
-        folders.add(at)
+    if prefix:
+        folders.add(prefix)
     for entry in entries:
         if is_junk(entry.name):
             continue
-        path = f"{at}/{printable(entry.name)}" if at else printable(entry.name)
+        path = f"{prefix}/{printable(entry.name)}" if prefix else printable(entry.name)
         if entry.is_dir():
             yield from _walk(Path(entry.path), path, folders, ancestors | {identity})
         elif suffix_of(entry.name) == ".zip":
-            yield from archive_items(Path(entry.path), at, folders, mount_at_stem=True)
-        elif is_wanted(entry.name):
+            yield from archive_items(Path(entry.path), prefix, folders, mount_at_stem=True)
+        elif is_data_file(entry.name):
             yield Item(path, entry.path, stamp=_stamp(entry))
 
 
 def printable(name: str) -> str:
-    """The name with bytes that are not UTF-8 replaced, so that it can be shown and written."""
+    """Replace bytes of a name that are not UTF-8, so that it can be printed and written."""
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "replace")
 
 
 def _stamp(entry: os.DirEntry[str] | Path) -> str:
     try:
         stat = entry.stat()
-    except OSError:  # a dangling link: reading it will tell the reason
+    except OSError:  # a dangling link: reading it reports the reason
         return "missing"
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
 
 
-def archive_items(archive: Path, at: str, folders: set[str], *, mount_at_stem: bool) -> Iterator[Item]:
-    """The files of an archive below `at`, in the order of its own table; names of its folders go into `folders`."""
+def archive_items(archive: Path, prefix: str, folders: set[str], *, mount_at_stem: bool) -> Iterator[Item]:
+    """Yield the files of an archive below `prefix`, in archive order; add the names of its folders to `folders`."""
     try:
         with zipfile.ZipFile(archive) as opened:
             infos = {info.filename: info for info in opened.infolist()}
@@ -152,31 +152,31 @@ def archive_items(archive: Path, at: str, folders: set[str], *, mount_at_stem: b
     names = {name: tuple(filter(None, name.replace("\\", "/").split("/"))) for name in infos}
     names = {n: p for n, p in names.items() if p and ".." not in p and not any(map(is_junk, p))}
     tops = {parts[0] for parts in names.values()}
-    wrapped = len(tops) == 1 and all(len(p) > 1 or infos[n].is_dir() for n, p in names.items())
-    prefix = tuple(at.split("/")) if at else ()
-    if mount_at_stem and not wrapped:
-        prefix = (*prefix, printable(archive.stem))
+    is_wrapped = len(tops) == 1 and all(len(p) > 1 or infos[n].is_dir() for n, p in names.items())
+    base = tuple(prefix.split("/")) if prefix else ()
+    if mount_at_stem and not is_wrapped:
+        base = (*base, printable(archive.stem))
     for name, parts in names.items():
-        whole = (*prefix, *parts)
+        full_parts = (*base, *parts)
         is_folder = infos[name].is_dir()
-        folders.update("/".join(whole[:n]) for n in range(1, len(whole) + is_folder))
-        if not is_folder and is_wanted(name):
+        folders.update("/".join(full_parts[:n]) for n in range(1, len(full_parts) + is_folder))
+        if not is_folder and is_data_file(name):
             info = infos[name]
-            yield Item("/".join(whole), str(archive), name, stamp=f"{stamp} {info.file_size} {info.CRC}")
+            yield Item("/".join(full_parts), str(archive), name, stamp=f"{stamp} {info.file_size} {info.CRC}")
 
 
-WEB_LABELS = "web_labels"  # the array of an .npz file with the keyword that each image was found by
-_OPEN = 8  # archives that may stay open without a need
+WEB_LABELS = "web_labels"  # array of an .npz file with the keyword that found each image
+_MAX_OPEN = 8  # archives that stay open while not in use
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of name and extra field
 
 
 @dataclass
 class Reader:
-    """Reads items, from several threads at once; holds archives open until closed."""
+    """Thread-safe reader of items; keeps archives open until it is closed."""
 
     _archives: dict[str, _Archive] = field(default_factory=dict)
     _arrays: dict[tuple[str, str], NDArray[np.uint8]] = field(default_factory=dict)
-    _lock: threading.RLock = field(default_factory=threading.RLock)  # an .npz file may lie in an archive
+    _lock: threading.RLock = field(default_factory=threading.RLock)  # reentrant: an .npz file may be in an archive
 
     def __enter__(self) -> Reader:
         return self
@@ -186,27 +186,27 @@ class Reader:
             archive.close()
 
     def close_all_but(self, files: Collection[str]) -> None:
-        """Close archives that are not among `files`, but for a few: thousands that are read one by one stay few."""
+        """Close all but a few archives that are not in `files`, to limit open files when reading thousands."""
         with self._lock:
             idle = [file for file in self._archives if file not in files]
-            for file in idle[: max(len(self._archives) - _OPEN, 0)]:
+            for file in idle[: max(len(self._archives) - _MAX_OPEN, 0)]:
                 self._archives.pop(file).close()
 
     def read(self, item: Item) -> bytes | NDArray[np.uint8]:
-        """The bytes of an image file, or the pixels (H, W, 3) of a row; `OSError` when it cannot be read."""
+        """Return the bytes of an image file, or the pixels (H, W, 3) of a row; raise `OSError` if that fails."""
         if item.row >= 0:
             return np.asarray(self.array(item)[item.row])
         return self.content(item)
 
     def content(self, item: Item) -> bytes:
-        """The bytes of the file or archive entry itself."""
+        """Return the bytes of the file or archive entry."""
         if not item.entry:
             with open(item.file, "rb", buffering=0) as file:  # noqa: PTH123 - a Path per image costs time
                 return file.read()
         return self._archive(item).read(item.entry)
 
     def entry_bytes(self, item: Item) -> int:
-        """What an archive claims of an entry, packed or unpacked; `content` takes no more memory than that."""
+        """Return the larger of the packed and unpacked size of an entry, the most memory that `content` takes."""
         return self._archive(item).size(item.entry)
 
     def _archive(self, item: Item) -> _Archive:
@@ -216,7 +216,7 @@ class Reader:
             return self._archives[item.file]
 
     def array(self, item: Item) -> NDArray[np.uint8]:
-        """The checked `images` of the .npz file that holds `item`: uint8 (N, H, W, 3)."""
+        """Return the validated `images` of the .npz file that contains `item`: uint8 (N, H, W, 3)."""
         key = (item.file, item.entry)
         with self._lock:
             if key not in self._arrays:
@@ -225,7 +225,7 @@ class Reader:
             return self._arrays[key]
 
     def npz_labels(self, item: Item) -> tuple[dict[str, NDArray[np.int64]], int]:
-        """`labels` of an .npz file and `web_labels` where it has them; how many images, none of them read."""
+        """Return `labels` and, if present, `web_labels` of an .npz file, and the number of its unread images."""
         with self._npz(item) as npz:
             with npz.zip.open("images.npy") as file:
                 shape, dtype = _npy_header(file)
@@ -236,13 +236,13 @@ class Reader:
 
     @contextmanager
     def _npz(self, item: Item) -> Iterator[Any]:
-        """The opened .npz file; one that would need unpickling is refused."""
+        """Open an .npz file; reject one that needs unpickling."""
         try:
             source = BytesIO(self.content(item)) if item.entry else item.file
             with np.load(source, allow_pickle=False) as npz:
                 yield npz
         except KeyError:
-            raise UserError(f"'{item.file}' must hold the two arrays 'images' and 'labels'") from None
+            raise UserError(f"'{item.file}' must contain the two arrays 'images' and 'labels'") from None
         except UserError:
             raise
         except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -257,7 +257,7 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 class _Archive:
-    """Entries of one .zip file by positioned reads: no lock and no seek between threads."""
+    """Open .zip file with positioned reads, so that threads share neither lock nor file position."""
 
     def __init__(self, file: str) -> None:
         self._zip = zipfile.ZipFile(file)
@@ -273,10 +273,10 @@ class _Archive:
 
     def read(self, name: str) -> bytes:
         info = self._zip.getinfo(name)
-        plain = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        is_supported = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if info.flag_bits & 0x1:
             raise OSError("encrypted in its archive")
-        if not plain:
+        if not is_supported:
             return self._zip.read(name)
         head = os.pread(self._handle, _LOCAL_HEADER.size, info.header_offset)
         if len(head) < _LOCAL_HEADER.size or not head.startswith(b"PK\x03\x04"):
@@ -292,7 +292,7 @@ class _Archive:
 
 
 def _inflate(data: bytes, expected: int) -> bytes:
-    """Undo deflate, never making more than the archive promised."""
+    """Decompress deflate data, but never to more than one byte above the size that the archive declares."""
     try:
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, expected + 1)
     except zlib.error as error:

@@ -12,24 +12,26 @@ from ...models.heads import linear_head
 from ...models.layers import reverse_gradient
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
 
-# At full strength, an untrained network that has some hundred steps only may diverge.
+# At full strength, an untrained network may diverge if it has only a few hundred steps.
 PRESETS = {"quick none": {"weight": 0.1}}
 
 
 class DannSettings(Settings):
-    """DANN's own settings: the ramp and the discriminator of its paper's experiments on photos."""
+    """Settings of DANN: the ramp and the discriminator of its paper's experiments on photos."""
 
-    weight: float = Field(1.0, ge=0, description="strength of the reversed gradient at the end of its ramp")
-    gamma: float = Field(10.0, gt=0, description="how fast the reversed gradient ramps up")
-    hidden: tuple[PositiveInt, ...] = Field((1024, 1024), description="hidden widths of the domain discriminator")
+    weight: float = Field(1.0, ge=0, description="strength of the reversed gradient after its ramp-up")
+    gamma: float = Field(10.0, gt=0, description="steepness of the ramp-up of the reversed gradient")
+    hidden: tuple[PositiveInt, ...] = Field(
+        (1024, 1024), description="hidden layer widths of the domain discriminator"
+    )
 
 
 class Dann:
-    """A discriminator tells labeled from unlabeled images; features learn to deceive it.
+    """One network whose features fool a discriminator between labeled and unlabeled images.
 
-    All unlabeled domains are one domain to the discriminator. Labels may be soft. Labeled and unlabeled images
-    pass in separate batches, so batch norm normalises each side by its own statistics while training. Classes
-    that the unlabeled images lack are not known: the features of all classes are drawn together.
+    The discriminator treats all unlabeled domains as one. Labels may be soft. Labeled and unlabeled images are
+    forwarded in separate batches, so batch norm normalizes each side with its own statistics during training. The
+    method does not know which classes are absent from the unlabeled images: features of all classes are aligned.
     """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: DannSettings) -> None:
@@ -42,23 +44,23 @@ class Dann:
         self.weight, self.gamma = settings.weight, settings.gamma
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """One step down both losses; the domain loss reaches the features reversed."""
+        """Take one step on both losses; the gradient of the domain loss is reversed before the features."""
         assert batch.unlabeled is not None
         features_l, features_u = self.features(batch.labeled.x), self.features(batch.unlabeled.x)
         loss = cross_entropy(self.head(features_l), batch.labeled.y)
         strength = self.weight * ramp(at.fraction, self.gamma)
-        domain = domain_loss(self._judge(features_l, strength), self._judge(features_u, strength))
+        domain = domain_loss(self._discriminate(features_l, strength), self._discriminate(features_u, strength))
         descend(loss + domain, self.opts["all"])
         return {"loss": loss.detach(), "domain": domain.detach()}
 
     def logits(self, x: Tensor) -> Tensor:
-        """(1, B, classes)."""
+        """Return (1, B, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits.unsqueeze(0)
 
-    def _judge(self, features: Tensor, strength: float) -> Tensor:
-        judged: Tensor = self.discriminator(reverse_gradient(features, strength))
-        return judged.squeeze(-1)
+    def _discriminate(self, features: Tensor, strength: float) -> Tensor:
+        domain_logits: Tensor = self.discriminator(reverse_gradient(features, strength))
+        return domain_logits.squeeze(-1)
 
 
 register(
@@ -66,7 +68,7 @@ register(
         name="dann",
         family="DA",
         paper="Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016",
-        summary="features learn to hide from a discriminator whether an image is labeled",
+        summary="features learn to fool a discriminator between labeled and unlabeled images",
         learner=Dann,
         settings=DannSettings,
         needs=("unlabeled",),

@@ -14,19 +14,19 @@ from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, regi
 
 
 class MmeSettings(Settings):
-    """MME's own settings; the values are its paper's."""
+    """Settings of MME; the defaults are its paper's."""
 
     entropy_weight: float = Field(0.1, ge=0, description="weight of the entropy of unlabeled images")
-    temperature: float = Field(0.05, gt=0, description="of the classifier; low: sharp predictions")
+    temperature: float = Field(0.05, gt=0, description="temperature of the classifier; lower is sharper")
 
 
 class Mme:
-    """Prototypes move to where unlabeled images are undecided, features gather around the prototypes.
+    """A classifier whose prototypes move toward uncertain unlabeled images, and features that cluster around them.
 
-    The paper's setting has a few labels in the unlabeled domain as well; here there are none. Several unlabeled
-    domains are one pool. Labels may be soft. Labeled and unlabeled images pass in separate batches, so batch norm
-    normalises each side by its own statistics while training. The game needs no list of the classes that the
-    unlabeled images hold: each image is drawn to the prototype nearest to it.
+    The paper's setting also has a few labels in the unlabeled domain; here there are none. Several unlabeled
+    domains are one pool. Labels may be soft. Labeled and unlabeled images are forwarded in separate batches, so batch
+    norm normalizes each side with its own statistics during training. The method need not know which classes the
+    unlabeled images contain: each image is attracted to its nearest prototype.
     """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: MmeSettings) -> None:
@@ -39,16 +39,16 @@ class Mme:
         self.entropy_weight = settings.entropy_weight
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """min over features of CE + λH and, in the same pass, min over the classifier of CE − λH."""
+        """Minimize CE + λH over the features and, in the same pass, CE − λH over the classifier."""
         assert batch.unlabeled is not None
         features_l, features_u = self.features(batch.labeled.x), self.features(batch.unlabeled.x)
         loss = cross_entropy(self.head(features_l), batch.labeled.y)
-        undecided = entropy(self.head(reverse_gradient(features_u)).softmax(-1)).mean()
-        descend(loss - self.entropy_weight * undecided, self.opts["all"])
-        return {"loss": loss.detach(), "entropy": undecided.detach()}
+        entropy_u = entropy(self.head(reverse_gradient(features_u)).softmax(-1)).mean()
+        descend(loss - self.entropy_weight * entropy_u, self.opts["all"])
+        return {"loss": loss.detach(), "entropy": entropy_u.detach()}
 
     def logits(self, x: Tensor) -> Tensor:
-        """(1, B, classes)."""
+        """Return (1, B, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits.unsqueeze(0)
 
@@ -58,10 +58,10 @@ register(
         name="mme",
         family="DA",
         paper="Saito et al., Semi-supervised Domain Adaptation via Minimax Entropy, ICCV 2019",
-        summary="the classifier raises the entropy of unlabeled images, features lower it",
+        summary="the classifier maximizes the entropy of unlabeled images, features minimize it",
         learner=Mme,
         settings=MmeSettings,
         needs=("unlabeled",),
-        presets={"quick none": {"lr": 0.01}},  # 1/T makes steps longer: an untrained network does not learn at 0.03
+        presets={"quick none": {"lr": 0.01}},  # 1/T enlarges gradients: an untrained network does not learn at 0.03
     )
 )

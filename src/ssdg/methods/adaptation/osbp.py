@@ -15,19 +15,19 @@ from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, regi
 
 
 class OsbpSettings(Settings):
-    """OSBP's own settings; the values are its paper's."""
+    """Settings of OSBP; the defaults are its paper's."""
 
-    weight: float = Field(1.0, ge=0, description="weight of the boundary loss, for both players")
-    boundary: float = Field(0.5, gt=0, lt=1, description="probability of 'unknown' that the classifier aims at")
+    weight: float = Field(1.0, ge=0, description="weight of the boundary loss, for features and classifier")
+    boundary: float = Field(0.5, gt=0, lt=1, description="target probability of 'unknown' for the classifier")
 
 
 class Osbp:
-    """A classifier with one class more holds unlabeled images at the border of 'unknown'; features pick a side.
+    """A classifier with an extra class keeps unlabeled images at the boundary of 'unknown'; features choose a side.
 
-    An unlabeled image of a class that has no label may go to 'unknown' and need not be drawn to a known class.
-    Several unlabeled domains are one pool. Labels may be soft; they give nothing to 'unknown'. Labeled and
-    unlabeled images pass in separate batches, so batch norm normalises each side by its own statistics while
-    training.
+    An unlabeled image of an unknown class can be rejected as 'unknown' instead of being attracted to a known class.
+    Several unlabeled domains are one pool. Labels may be soft; they give zero probability to 'unknown'. Labeled and
+    unlabeled images are forwarded in separate batches, so batch norm normalizes each side with its own statistics
+    during training.
     """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: OsbpSettings) -> None:
@@ -38,7 +38,7 @@ class Osbp:
         self.weight, self.boundary = settings.weight, settings.boundary
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """min over the classifier of L_s + λ L_adv and, in the same pass, min over features of L_s − λ L_adv."""
+        """Minimize L_s + λ L_adv over the classifier and, in the same pass, L_s − λ L_adv over the features."""
         assert batch.unlabeled is not None
         features_l, features_u = self.features(batch.labeled.x), self.features(batch.unlabeled.x)
         y = batch.labeled.y
@@ -48,11 +48,11 @@ class Osbp:
         return {"loss": loss.detach(), "boundary": boundary.detach()}
 
     def logits(self, x: Tensor) -> Tensor:
-        """(1, B, classes): of the known classes only."""
+        """Return (1, B, classes): the known classes only."""
         return self.open_logits(x)[..., :-1]
 
     def open_logits(self, x: Tensor) -> Tensor:
-        """(1, B, classes + 1): the last is 'unknown'."""
+        """Return (1, B, classes + 1): the last class is 'unknown'."""
         logits: Tensor = self.head(self.features(x))
         return logits.unsqueeze(0)
 
@@ -62,10 +62,10 @@ register(
         name="osbp",
         family="DA",
         paper="Saito et al., Open Set Domain Adaptation by Backpropagation, ECCV 2018",
-        summary="features take each unlabeled image to the known classes or to 'unknown'",
+        summary="features align each unlabeled image with the known classes or reject it as 'unknown'",
         learner=Osbp,
         settings=OsbpSettings,
         needs=("unlabeled",),
-        presets={"quick none": {"weight": 0.03, "lr": 0.01}},  # features of an untrained network vanish at 1
+        presets={"quick none": {"weight": 0.03, "lr": 0.01}},  # at weight 1, features of an untrained network vanish
     )
 )

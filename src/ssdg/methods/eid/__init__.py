@@ -1,1 +1,1 @@
-"""The cycle of Lin et al.: adversarial pseudo labeling, dual calibrative generalization, intermediate domain."""
+"""EID (Lin et al.): adversarial pseudo labeling, dual calibrative generalization, evolving intermediate domain."""

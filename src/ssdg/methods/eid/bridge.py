@@ -1,4 +1,4 @@
-"""EID, the evolving intermediate domain between the labeled domain and the clean part of the unlabeled ones."""
+"""EID, the evolving intermediate domain between the labeled domain and the clean set of the unlabeled ones."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from .settings import EidSettings
 
 
 def first_source(task: Task, cfg: EidSettings) -> LabeledSet | MixedSet:
-    """Cycle 1 starts from the labeled domain; the release mixes its images with each other even then."""
+    """Return the source of cycle 1: the labeled domain, whose images the release mixes with each other even then."""
     if not cfg.any_pair:
         return task.labeled
-    return intermediate_domain(task.labeled, nothing_of(task.labeled), cfg)
+    return intermediate_domain(task.labeled, empty_subset(task.labeled), cfg)
 
 
 def evolve(task: Task, trainer: Trainer, dual: Learner, cfg: EidSettings, *, cycle: int) -> LabeledSet | MixedSet:
-    """Choose the clean set by agreement and small loss and mix it with the labeled domain (Eq. mixup).
+    """Select the clean set by agreement and small loss and mix it with the labeled domain (Eq. mixup).
 
-    The pool is all unlabeled domains together, as the paper's D_U is: a domain that the networks are sure of
-    gives more to the clean set. Where the networks agree on no image at all, the next cycle starts as the first did.
+    The pool is all unlabeled domains together, as the paper's D_U is: a domain with confident predictions
+    contributes more to the clean set. If the networks agree on no image at all, the next cycle starts like the first.
     """
 
     def rule(logits: Tensor) -> tuple[Tensor, Tensor]:
-        keep = clean_mask(logits, cfg.clean_rate, choice=cfg.clean_choice, first_only=cfg.first_only)
-        return logits[0].argmax(-1), keep
+        is_clean = clean_mask(logits, cfg.clean_rate, choice=cfg.clean_choice, first_only=cfg.first_only)
+        return logits[0].argmax(-1), is_clean
 
     pool = task.pool
-    labels = trainer.label("eid", dual, pool, rule, round=cycle)
+    labels = trainer.label("eid", dual, pool, rule, round=cycle, kind="clean-set", title="clean set (EID)")
     if not labels.keep.any():
         return first_source(task, cfg)
     return intermediate_domain(task.labeled, pool.labeled_by(labels), cfg)
 
 
 def intermediate_domain(labeled: LabeledSet, clean: LabeledSet, cfg: EidSettings) -> MixedSet:
-    """The mix that the settings ask for."""
+    """Return the mix of both sets that the settings define."""
     return MixedSet(labeled, clean, cfg.mix, cfg.mix_alpha, cfg.any_pair)
 
 
-def nothing_of(labeled: LabeledSet) -> LabeledSet:
-    """The empty subset."""
+def empty_subset(labeled: LabeledSet) -> LabeledSet:
+    """Return a set without images, like `labeled` otherwise."""
     none = np.zeros(0, np.intp)
     return LabeledSet(labeled.images.take(none), labeled.y[none], labeled.domain[none], labeled.trusted[none])

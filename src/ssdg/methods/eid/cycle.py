@@ -9,13 +9,15 @@ from .dual import DualNetworks
 from .labeling import Labeling
 from .settings import FAST, QUICK, QUICK_DIGITS, RELEASE, EidSettings
 
+DUAL_TITLE = "two networks of DCG"
+
 
 def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner:
-    """The cycle: labelers give pseudo-labels, dual networks learn them, what is clean becomes the next source.
+    """Run the cycle: labelers assign pseudo-labels, dual networks learn them, the clean part is the next source.
 
-    In domain adaptation the target is the one unlabeled domain and its labeler is the product: DCG is discarded in
-    the end, so the last cycle needs none. Crawls whose web-labels are retained have no labeler: if all unlabeled
-    domains are such, a cycle is DCG alone.
+    In domain adaptation the target is the only unlabeled domain and its labeler is the product: DCG is discarded in
+    the end, so the last cycle skips it. Crawls with retained web-labels have no labeler: if all unlabeled domains are
+    such crawls, a cycle is DCG alone.
     """
     adapts = task.setting == "uda"
     apl = Labeling(find_method(cfg.apl, family="DA"), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
@@ -32,7 +34,9 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
             return next(iter(labelers.values()))
         # DCG
         inputs = Inputs(task.labeled, pseudo=pseudo, union=cfg.union)
-        trainer.train("dcg", dual, inputs, cfg.dcg, round=cycle, lr_scale=1 / cycle**2, product=not adapts)
+        trainer.train(
+            "dcg", dual, inputs, cfg.dcg, round=cycle, lr_scale=1 / cycle**2, product=not adapts, title=DUAL_TITLE
+        )
         # EID
         if labelers:  # which learn from it
             source = evolve(task, trainer, dual, cfg, cycle=cycle)
@@ -44,7 +48,7 @@ register(
         name="eid",
         family="ours",
         paper="Lin et al., Semi-Supervised Domain Generalization with Evolving Intermediate Domain",
-        summary="pseudo-label each unlabeled domain, calibrate with two networks, mix what is clean, repeat",
+        summary="pseudo-label each unlabeled domain, calibrate with two networks, mix the clean part, repeat",
         learner=DualNetworks,
         settings=EidSettings,
         needs=("unlabeled",),

@@ -1,75 +1,112 @@
-"""Settings of the cycle; the defaults are the paper's text."""
+"""Settings and presets of `eid`; the defaults follow the text of the paper."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from ...data.sets import Mix
-from ...losses.selection import Choice
-from ..api import Settings, find_method
+from ...losses.selection import Choice, clean_rate
+from ..api import Method, Settings, find_method
 
 
 class DcgSettings(Settings):
-    """What decides a training of the dual networks, but for its data."""
+    """Settings of DCG: all that determines the training of the dual networks besides the data."""
 
     epochs: int = Field(15, ge=1, description="DCG epochs per cycle")
-    iterations: int | None = Field(None, ge=1, description="N_max; empty: the larger of the sets is seen once")
-    dual: bool = Field(True, description="exchange small-loss choices; off: both learn all pseudo-labels")
+    iterations: int | None = Field(
+        None, ge=1, description="N_max, steps per epoch; empty: one pass over the larger set"
+    )
+    dual: bool = Field(True, description="exchange small-loss selections; off: both networks learn all pseudo-labels")
     style: bool = Field(True, description="style confusion")
     diversity: bool = Field(True, description="label diversity regularization")
-    delta: float = Field(0.5, ge=0, lt=1, description="the clean rate of DCG falls from 1 to 1 − delta")
-    ramp: float = Field(0.6, gt=0, description="T_k as a share of the epochs")
+    delta: float = Field(0.5, ge=0, lt=1, description="δ: the clean rate of DCG falls from 1 to 1 − delta")
+    ramp: float = Field(0.6, gt=0, description="T_k as a fraction of the epochs")
     style_alpha: float = Field(0.5, gt=0, description="lambda ~ Beta(style_alpha, style_alpha)")
-    style_probability: float = Field(1.0, ge=0, le=1, description="chance that a pass is confused")
-    # The paper's eps is "negligible". A map with one active pixel is scaled by 1/(sigma + eps): 1e-3 is the floor
-    # that the release's sqrt(var + 1e-6) has, and keeps networks without batch norm finite.
-    style_eps: float = Field(1e-3, gt=0, description="added to sigma before dividing")
-    style_detach: bool = Field(False, description="take style statistics as constants of the gradient")
+    style_probability: float = Field(
+        1.0, ge=0, le=1, description="probability that styles are confused in a forward pass"
+    )
+    # The paper calls eps "negligible". A map with one active pixel is scaled by 1/(sigma + eps): 1e-3 is the floor
+    # of the release's sqrt(var + 1e-6) and keeps networks without batch norm finite.
+    style_eps: float = Field(1e-3, gt=0, description="added to sigma before division")
+    style_detach: bool = Field(False, description="treat style statistics as constants in the gradient")
+
+    def rate(self, epoch: int, epochs: int) -> float:
+        """Return r(t), the share of a batch that small-loss sampling selects in an epoch (from 0) of a stage."""
+        return clean_rate(epoch, ramp_epochs=self.ramp * epochs, delta=self.delta) if self.dual else 1.0
+
+    def schedules(self) -> dict[str, list[float]]:
+        """Return r(t) if small-loss sampling is on."""
+        rates = [self.rate(epoch, self.epochs) for epoch in range(self.epochs)]
+        return {"clean rate r(t)": rates} if self.dual else {}
 
 
 class EidSettings(DcgSettings):
-    """`epochs`, `batch`, `lr` and what follows are DCG's; `labeler` holds the settings of the method in `apl`."""
+    """Settings of `eid`; the inherited ones apply to DCG, `labeler` holds those of the method in `apl`."""
 
     cycles: int = Field(3, ge=1, description="C: cycles of APL, DCG and EID")
-    reinit: bool = Field(False, description="start every cycle from fresh networks instead of carrying on")
+    reinit: bool = Field(
+        False, description="reinitialize all networks in each cycle instead of continuing to train them"
+    )
     # APL
-    apl: str = Field("mcd", description="the DA method that labels each unlabeled domain")
-    apl_backbone: str | None = Field(None, description="may be deeper than DCG's; empty: the run's backbone")
+    apl: str = Field("mcd", description="DA method that labels each unlabeled domain")
+    apl_backbone: str | None = Field(
+        None, description="backbone of the labelers, may be deeper than DCG's; empty: the run's"
+    )
     apl_weights: str | None = Field(None, description="initial weights of apl_backbone; empty: the run's")
     labeler: Any = Field(default_factory=dict, validate_default=True, description="settings of the method in apl")
-    # What DCG learns from
-    union: bool = Field(False, description="one shuffled stream of labeled and pseudo-labeled images")
+    # Data of DCG
+    union: bool = Field(False, description="draw labeled and pseudo-labeled images from one shuffled stream")
     # EID
-    clean_rate: float = Field(0.4, gt=0, le=1, description="R: share of the agreed images kept as clean")
-    clean_choice: Choice = Field("whole", description="of all agreed images, per class, or as many of every class")
+    clean_rate: float = Field(0.4, gt=0, le=1, description="R: fraction of the agreed images selected as clean")
+    clean_choice: Choice = Field(
+        "whole", description="select from all agreed images, per class, or equally many of each class"
+    )
     first_only: bool = Field(False, description="rank by the loss of network 1 instead of the sum of both")
-    mix: Mix = Field("mixup", description="how the intermediate domain is made")
+    mix: Mix = Field("mixup", description="how the intermediate domain is mixed")
     mix_alpha: float = Field(1.0, gt=0, description="alpha ~ Beta(mix_alpha, mix_alpha)")
-    any_pair: bool = Field(False, description="mix any two of the union, one coefficient per batch")
+    any_pair: bool = Field(False, description="mix any two images of the union, with one coefficient per batch")
+
+    path_fields: ClassVar[tuple[str, ...]] = ("apl_weights",)
+    crawl_defaults: ClassVar[Mapping[str, Any]] = {"clean_rate": 0.6}  # the paper's value for PACS-Webdata
+
+    @classmethod
+    def nested_methods(cls, values: Mapping[str, Any]) -> dict[str, Method]:
+        """Return the method that `apl` names; `labeler` holds its settings."""
+        return {"labeler": find_method(str(values.get("apl", cls.model_fields["apl"].default)), family="DA")}
+
+    def extra_backbones(self) -> dict[str, tuple[str, str | None]]:
+        """Return the backbone of the labelers if it is not the run's."""
+        return {"apl_backbone": (self.apl_backbone, self.apl_weights)} if self.apl_backbone is not None else {}
+
+    def shortened(self, *, batch: int, iterations: int) -> Settings:
+        """Return the settings of a dry run, with at most two cycles: enough to reach every phase."""
+        settings = super().shortened(batch=batch, iterations=iterations)
+        return settings.model_copy(update={"cycles": min(2, self.cycles)})
 
     @property
     def dcg(self) -> DcgSettings:
-        """Those of DCG alone: cycles that differ in nothing else are one and the same."""
+        """The settings of DCG alone, so that stages of runs that differ only in other settings can be shared."""
         return DcgSettings.model_validate({name: getattr(self, name) for name in DcgSettings.model_fields})
 
     @field_validator("apl")
     @classmethod
-    def _is_adaptation(cls, name: str) -> str:
+    def _require_adaptation(cls, name: str) -> str:
         return find_method(name, family="DA").name
 
     @field_validator("labeler", mode="before")
     @classmethod
-    def _fits_apl(cls, given: Any, info: ValidationInfo) -> Any:
-        if "apl" not in info.data or not isinstance(given, dict):
-            return given
-        return find_method(info.data["apl"]).settings.model_validate(given)
+    def _validate_labeler(cls, value: Any, info: ValidationInfo) -> Any:
+        if "apl" not in info.data or not isinstance(value, dict):
+            return value
+        return find_method(info.data["apl"]).settings.model_validate(value)
 
 
-# Two cycles of four epochs are 8 where the paper has 45; labelers have presets of their own.
+# Two cycles of four epochs, 8 in total instead of the paper's 45; labelers have their own presets.
 FAST: dict[str, Any] = {"cycles": 2, "epochs": 4, "clean_choice": "balanced"}
-# Two cores. Digits start from random weights: the labeled domain gives the first ones.
+# For two cores. Digits have no pretrained weights, so they start from a backbone trained on the labeled domain.
 QUICK: dict[str, Any] = {"epochs": 2, "labeler": {"epochs": 2}}
 QUICK_DIGITS: dict[str, Any] = {
     "warm_epochs": 10,
@@ -80,7 +117,7 @@ QUICK_DIGITS: dict[str, Any] = {
     "labeler": {"epochs": 3},
 }
 RELEASE: dict[str, Any] = {
-    # The choices of the authors' release where it differs from the paper; its label leak is not among them.
+    # The choices of the authors' release where it differs from the paper, except for its label leak.
     "union": True,
     "any_pair": True,
     "clean_choice": "per-class",

@@ -1,4 +1,4 @@
-"""Domain generalization methods: labeled images only, of one domain or, with pseudo-labels, of several."""
+"""Domain generalization methods: labeled images of one domain or, with pseudo-labels, of several."""
 
 from . import daeldg, ddaig, dgvgs, l2d, mixstyle, rsc
 

@@ -1,4 +1,4 @@
-"""Domain Adaptive Ensemble Learning, its form for generalization (Zhou et al., IEEE TIP 2021)."""
+"""Domain Adaptive Ensemble Learning for domain generalization (Zhou et al., IEEE TIP 2021)."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from ...losses.classification import cross_entropy
 from ...losses.consistency import collaboration
 from ...models.heads import linear_head
 from ..api import MakeBackbone, Method, Progress, Sizes, descend, register, sgd
-from .groups import GroupSettings, across_domains
+from .groups import GroupSettings, with_style_groups
 
 
 class DaelDgSettings(GroupSettings):
-    """DAEL's own settings; the paper adds both losses with weight 1."""
+    """Settings of DAEL; the paper adds both losses with weight 1."""
 
-    weight: float = Field(1.0, ge=0, description="of the collaboration beside the experts' cross-entropy")
+    weight: float = Field(1.0, ge=0, description="weight of the collaboration loss")
 
 
 class DaelDg:
-    """One feature extractor and an expert classifier per domain; others learn what the domain's own expert says.
+    """One feature extractor and an expert classifier per domain; the other experts learn from the domain's expert.
 
-    A view passes as one batch of all domains, so batch norm normalises by statistics that all of them share, as at
-    the end. A domain that a batch lacks adds nothing. Where there is one domain, there are no others to learn. Labels
-    may be soft, and guessed ones count like true ones.
+    Each view is forwarded as one batch of all domains, so batch norm normalizes with statistics that all of them
+    share, as in evaluation. A domain absent from a batch adds nothing. A single domain leaves no other expert to
+    learn. Labels may be soft, and pseudo-labels count like true labels.
     """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: DaelDgSettings) -> None:
         self.features = make_backbone()
         self.shape = (sizes.num_domains, sizes.num_classes)
-        # One layer for all experts: its outputs start independent, as those of separate heads do.
+        # One layer for all experts: its outputs are initialized independently, like those of separate heads.
         self.experts = linear_head(self.features.num_features, sizes.num_domains * sizes.num_classes)
         self.nets = nn.ModuleDict({"features": self.features, "experts": self.experts})
         self.opts = {"all": sgd([self.features, self.experts], settings)}
         self.weight = settings.weight
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """Experts learn their own domain; together they learn what the expert of another one says."""
+        """Let each expert learn its own domain, and the mean of the others learn its predictions."""
         labeled = batch.labeled
         assert labeled.strong is not None
         rows = torch.arange(len(labeled.x), device=labeled.x.device)
-        own = self.logits(labeled.x)[labeled.domain, rows]
-        loss = loss_expert = cross_entropy(own, labeled.y)
+        expert_logits = self.logits(labeled.x)[labeled.domain, rows]
+        loss = loss_expert = cross_entropy(expert_logits, labeled.y)
         scalars = {"loss_expert": loss_expert.detach()}
         if self.shape[0] > 1:
             probs_s = self.logits(labeled.strong).softmax(-1)
-            loss_others = collaboration(probs_s, own.detach().softmax(-1), labeled.domain)
+            loss_others = collaboration(probs_s, expert_logits.detach().softmax(-1), labeled.domain)
             loss = loss_expert + self.weight * loss_others
             scalars["collaboration"] = loss_others.detach()
         descend(loss, self.opts["all"])
         return {"loss": loss.detach(), **scalars}
 
     def logits(self, x: Tensor) -> Tensor:
-        """(domains, B, classes): all experts."""
+        """Return (domains, B, classes): all experts."""
         logits: Tensor = self.experts(self.features(x))
-        return logits.view(-1, *self.shape).transpose(0, 1)  # len(x) would fix the batch of an exported graph
+        return logits.view(-1, *self.shape).transpose(0, 1)  # len(x) would fix the batch size of an exported graph
 
 
 register(
-    across_domains(
+    with_style_groups(
         Method(
             name="daeldg",
             family="DG",
             paper="Zhou et al., Domain Adaptive Ensemble Learning, IEEE TIP 2021",
-            summary="an expert per domain; the others learn what it says, on stronger views",
+            summary="one expert per domain; the other experts learn its predictions on strong views",
             learner=DaelDg,
             settings=DaelDgSettings,
             needs=("balanced", "strong"),

@@ -10,23 +10,25 @@ from ..source_only import SourceOnly
 
 
 class MixStyleSettings(Settings):
-    """MixStyle's own settings; the defaults of its paper."""
+    """Settings of MixStyle; the defaults are its paper's."""
 
-    alpha: float = Field(0.1, gt=0, description="of the Beta distribution of the mixing coefficients")
-    probability: float = Field(0.5, ge=0, le=1, description="chance of a batch to be mixed, at each place")
-    # The floor of σ in the authors' sqrt(var + 1e-6). A map of one active pixel is scaled by 1/(σ + eps): with less,
-    # networks without batch norm diverge.
-    eps: float = Field(1e-3, gt=0, description="added to the standard deviation before dividing")
-    stages: int = Field(3, ge=1, le=3, description="mixing follows the first stages of the backbone, so many")
+    alpha: float = Field(0.1, gt=0, description="parameter of the Beta distribution of the mixing coefficients")
+    probability: float = Field(0.5, ge=0, le=1, description="probability that a batch is mixed, for each stage")
+    # The floor of σ in the authors' sqrt(var + 1e-6). A map with one active pixel is scaled by 1/(σ + eps): with a
+    # smaller value, networks without batch norm diverge.
+    eps: float = Field(1e-3, gt=0, description="added to the standard deviation before division")
+    stages: int = Field(
+        3, ge=1, le=3, description="number of stages of the backbone, from the first, whose output is mixed"
+    )
 
 
 class MixStyle(SourceOnly):
     """One network whose early maps get statistics between their own and those of another image.
 
-    `StyleConfusor` with its statistics cut off from the gradient is MixStyle with random partners. Partners come
-    from the whole batch, so with several domains they are mostly of another one; images of all domains pass in
-    one batch, and batch norm normalises them together. Labels may be soft: they are not mixed. The layers mix in
-    training mode alone, so all else is `SourceOnly`.
+    `StyleConfusor` with detached statistics is MixStyle with random partners. Partners come from the whole batch, so
+    with several domains they are mostly of another one. Images of all domains are forwarded in one batch, and batch
+    norm normalizes them together. Labels may be soft: they are not mixed. The layers mix in training mode only, so
+    everything else is `SourceOnly`.
     """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: MixStyleSettings) -> None:
@@ -43,7 +45,7 @@ register(
         name="mixstyle",
         family="DG",
         paper="Zhou et al., Domain Generalization with MixStyle, ICLR 2021",
-        summary="statistics of early maps are mixed between the images of a batch",
+        summary="mix the statistics of early feature maps between images of a batch",
         learner=MixStyle,
         settings=MixStyleSettings,
         presets={"quick none": {"lr": 0.01}},  # the digits CNN has no batch norm and diverges at 0.03

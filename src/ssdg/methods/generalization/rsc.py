@@ -9,24 +9,26 @@ from torch import Tensor, nn
 
 from ...data.sets import Batch
 from ...losses.classification import cross_entropy
-from ...losses.gradients import channel_mask, hit_hardest, spatial_mask
+from ...losses.gradients import channel_mask, largest_drops, spatial_mask
 from ...models.heads import linear_head
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
 
 
 class RscSettings(Settings):
-    """RSC's own settings; the defaults are the best of its paper's ablations."""
+    """Settings of RSC; the defaults are the best of its paper's ablations."""
 
-    feature_rate: float = Field(1 / 3, gt=0, lt=1, description="share of positions or channels that are masked")
-    batch_rate: float = Field(1 / 3, gt=0, le=1, description="share of a batch whose features are masked")
-    spatial_rate: float = Field(0.5, ge=0, le=1, description="chance of a step to mask positions, not channels")
+    feature_rate: float = Field(1 / 3, gt=0, lt=1, description="fraction of positions or channels that are masked")
+    batch_rate: float = Field(1 / 3, gt=0, le=1, description="fraction of a batch whose features are masked")
+    spatial_rate: float = Field(
+        0.5, ge=0, le=1, description="probability that a step masks positions instead of channels"
+    )
 
 
 class Rsc:
-    """One network that must do without the features its decision leans on most.
+    """One network trained without the features that its predictions depend on most.
 
-    Domains and the trust in labels are not looked at: images of all domains pass in one batch, and batch norm
-    normalises them together. Labels may be soft; the true class's score is then the labels' mean score.
+    Domains and whether labels are trusted are ignored: images of all domains are forwarded in one batch, and batch
+    norm normalizes them together. Labels may be soft; the score of the true class is then the label-weighted mean.
     """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: RscSettings) -> None:
@@ -37,22 +39,22 @@ class Rsc:
         self.settings = settings
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """Find the dominant features, mask them where that hurts most, learn from the result."""
+        """Find the dominant features, mask them in the samples that this affects most, and learn from the result."""
         maps = self.backbone.maps(batch.labeled.x)
-        seen = maps.view_as(maps)  # the gradient stops here: it needs no pass back through the backbone
-        logits = self.head(self.backbone.pool(seen))
+        view = maps.view_as(maps)  # differentiating by the view needs no backward pass through the backbone
+        logits = self.head(self.backbone.pool(view))
         y = batch.labeled.y
         weights = y if y.ndim == 2 else F.one_hot(y, logits.shape[1])
-        (grads,) = torch.autograd.grad((logits * weights).sum(), seen, retain_graph=True)  # Eq. 1
-        masked = self.head(self.backbone.pool(maps * self._mask(maps, grads)))
-        probs, masked_probs = ((z.softmax(-1) * weights).sum(-1) for z in (logits, masked))
-        hit = hit_hardest(probs, masked_probs, self.settings.batch_rate)
-        loss = cross_entropy(torch.where(hit[:, None], masked, logits), y)
+        (grads,) = torch.autograd.grad((logits * weights).sum(), view, retain_graph=True)  # Eq. 1
+        masked_logits = self.head(self.backbone.pool(maps * self._mask(maps, grads)))
+        probs, masked_probs = ((z.softmax(-1) * weights).sum(-1) for z in (logits, masked_logits))
+        is_masked = largest_drops(probs, masked_probs, self.settings.batch_rate)
+        loss = cross_entropy(torch.where(is_masked[:, None], masked_logits, logits), y)
         descend(loss, self.opts["network"])
         return {"loss": loss.detach(), "fall": (probs - masked_probs).detach().mean()}
 
     def logits(self, x: Tensor) -> Tensor:
-        """(1, B, classes)."""
+        """Return (1, B, classes)."""
         logits: Tensor = self.head(self.backbone(x))
         return logits.unsqueeze(0)
 
@@ -67,7 +69,7 @@ register(
         name="rsc",
         family="DG",
         paper="Huang et al., Self-Challenging Improves Cross-Domain Generalization, ECCV 2020",
-        summary="the features that a decision leans on most are masked while training",
+        summary="mask the features that predictions depend on most during training",
         learner=Rsc,
         settings=RscSettings,
     )

@@ -1,4 +1,4 @@
-"""Semi-supervised methods: labeled and unlabeled images, domains ignored."""
+"""Semi-supervised methods: labeled and unlabeled images, without regard to domains."""
 
 from . import fixmatch, mean_teacher, mixmatch
 

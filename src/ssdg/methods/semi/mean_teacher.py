@@ -13,19 +13,21 @@ from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, regi
 
 
 class MeanTeacherSettings(Settings):
-    """Mean Teacher's own settings."""
+    """Settings of Mean Teacher."""
 
-    consistency_weight: float = Field(100.0, ge=0, description="weight of the consistency after its ramp-up")
-    ramp: float = Field(0.25, ge=0, le=1, description="share of the training in which that weight grows")
-    ema_decay: float = Field(0.999, ge=0, lt=1, description="of the teacher's weights, per step, after a warm-up")
+    consistency_weight: float = Field(100.0, ge=0, description="weight of the consistency loss after its ramp-up")
+    ramp: float = Field(0.25, ge=0, le=1, description="fraction of training over which consistency_weight ramps up")
+    ema_decay: float = Field(
+        0.999, ge=0, lt=1, description="decay of the teacher's weights per step, after a warm-up"
+    )
 
 
 class MeanTeacher:
-    """A student learns labels and the predictions of a teacher, the moving average of the student itself.
+    """A student that learns labels and the predictions of a teacher, the moving average of the student itself.
 
-    All unlabeled domains are one pool. The student sees labeled images and one view of the unlabeled ones in one
-    batch, as its paper does; the teacher sees the other view in evaluation mode, with averaged batch-norm
-    statistics. The teacher is what is evaluated.
+    All unlabeled domains are one pool. The student gets labeled images and one view of the unlabeled images in one
+    batch, as in the paper; the teacher gets the other view in evaluation mode, with averaged batch-norm statistics.
+    The teacher is evaluated.
     """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: MeanTeacherSettings) -> None:
@@ -36,7 +38,7 @@ class MeanTeacher:
         self.settings = settings
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
-        """One descent step of the student, then the teacher follows."""
+        """Take one step of the student, then update the teacher."""
         x, unlabeled = batch.labeled.x, batch.unlabeled
         assert unlabeled is not None
         assert unlabeled.second is not None
@@ -52,7 +54,7 @@ class MeanTeacher:
         return {"loss": loss.detach(), "loss_l": loss_l.detach(), "loss_u": loss_u.detach()}
 
     def logits(self, x: Tensor) -> Tensor:
-        """(1, B, classes), of the teacher."""
+        """Return (1, B, classes) of the teacher."""
         logits: Tensor = self.teacher(x)
         return logits.unsqueeze(0)
 
@@ -62,11 +64,11 @@ register(
         name="mean-teacher",
         family="SSL",
         paper="Tarvainen and Valpola, Mean Teachers Are Better Role Models, NeurIPS 2017",
-        summary="a student agrees with a teacher that is the moving average of its weights",
+        summary="a student learns to agree with a teacher, the moving average of its weights",
         learner=MeanTeacher,
         settings=MeanTeacherSettings,
         needs=("unlabeled", "second"),
-        # From random weights in few steps, 100 makes the student call half of the unlabeled images one class.
+        # In few steps from random weights, with 100 the student assigns one class to half of the unlabeled images.
         presets={"quick none": {"consistency_weight": 10.0}},
     )
 )

@@ -1,7 +1,7 @@
 "use strict";
-// Strings from data reach the page as text nodes and attributes only, never as markup.
+// Strings from data become text nodes and attributes only, never markup.
 const SVG = "http://www.w3.org/2000/svg";
-const INKS = 7; // colours of Okabe and Ito, --ink0 to --ink6
+const INKS = 7; // colors of Okabe and Ito, --ink0 to --ink6
 
 function make(space, tag, attributes, children) {
   const node = space ? document.createElementNS(space, tag) : document.createElement(tag);
@@ -19,10 +19,10 @@ function make(space, tag, attributes, children) {
 const el = (tag, attributes, ...children) => make(null, tag, attributes, children);
 const draw = (tag, attributes, ...children) => make(SVG, tag, attributes, children);
 
-// Children in place of those that are there; what is null is left out.
+// Replace the children of a node; null is left out.
 const fill = (node, ...children) => node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 
-const shown = (value, digits = 2) =>
+const formatNumber = (value, digits = 2) =>
   value === null || value === undefined ? "-" : Number(value.toFixed(digits)).toLocaleString("en");
 const percent = (value) => (value === null || value === undefined ? "-" : value.toFixed(2));
 
@@ -32,7 +32,7 @@ function showTip(event, ...children) {
   const box = tip();
   fill(box, children);
   box.hidden = false;
-  const at = event.clientX === undefined ? placeOf(event.target) : { x: event.clientX, y: event.clientY };
+  const at = event.clientX === undefined ? positionOf(event.target) : { x: event.clientX, y: event.clientY };
   const size = box.getBoundingClientRect();
   const left = at.x + 16 + size.width > innerWidth ? at.x - size.width - 12 : at.x + 14;
   const top = at.y + 16 + size.height > innerHeight ? at.y - size.height - 12 : at.y + 14;
@@ -40,7 +40,7 @@ function showTip(event, ...children) {
   box.style.top = `${Math.max(4, top)}px`;
 }
 
-function placeOf(node) {
+function positionOf(node) {
   const box = node.getBoundingClientRect();
   return { x: box.left + Math.min(box.width, 240) / 2, y: box.top + Math.min(box.height, 80) };
 }
@@ -53,7 +53,7 @@ function numbers(columns, rows) {
       el("table", {},
         el("thead", {}, el("tr", {}, columns.map((name) => el("th", { scope: "col" }, name)))),
         el("tbody", {}, rows.map(([name, ...cells]) => el("tr", {}, el("th", { scope: "row" }, name),
-          cells.map((cell) => el("td", {}, typeof cell === "number" ? shown(cell, 4) : cell ?? "-"))))))));
+          cells.map((cell) => el("td", {}, typeof cell === "number" ? formatNumber(cell, 4) : cell ?? "-"))))))));
 }
 
 function frame(figure, picture, ...more) {

@@ -1,7 +1,7 @@
-// From the data block to the page; a live page asks its server for fresh data.
+// Draw the page from its data block; a live page fetches fresh data from its server.
 const DRAWERS = { line: drawCurves, bars: drawCurves, matrix: drawMatrix, flow: drawFlow, sentence: (figure) => el("p", { class: "missing" }, figure.note) };
 const REFRESH = 2000; // milliseconds
-const kept = new Map(); // what was chosen in filters, by run, across refreshes
+const choices = new Map(); // filter values by run, kept across refreshes
 let page = JSON.parse(document.getElementById("data").textContent);
 
 function columnWidth() {
@@ -20,26 +20,26 @@ function drawSummary(summary) {
   const { scores, facts } = summary;
   return el("div", { class: "summary" },
     el("div", { class: "card" },
-      scores.rows.length ? plainTable(["percent right", ...scores.columns], scores.rows) : el("p", { class: "missing" }, "There are no scores yet."),
+      scores.rows.length ? plainTable(["accuracy (%)", ...scores.columns], scores.rows) : el("p", { class: "missing" }, "No scores yet."),
       scores.note ? el("p", { class: "note" }, scores.note) : null),
     el("dl", { class: "card" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
-    summary.leak ? el("p", { class: "card leak" }, el("b", {}, "Leak rule. "), summary.leak) : null,
-    summary.command ? el("div", { class: "card" }, el("b", {}, "To repeat it"), el("pre", { tabindex: 0 }, summary.command)) : null);
+    summary.leak ? el("p", { class: "card leak" }, el("b", {}, "Hidden labels. "), summary.leak) : null,
+    summary.command ? el("div", { class: "card" }, el("b", {}, "Command"), el("pre", { tabindex: 0 }, summary.command)) : null);
 }
 
 function drawFindings(findings) {
-  if (!findings.length) return el("p", {}, "Nothing stands out in the figures.");
-  return el("ul", { class: "findings" }, findings.map((one) => el("li", { class: one.level },
-    el("b", {}, one.text), el("span", { class: "number" }, one.number), el("p", {}, one.advice))));
+  if (!findings.length) return el("p", {}, "No issues found.");
+  return el("ul", { class: "findings" }, findings.map((finding) => el("li", { class: finding.level },
+    el("b", {}, finding.text), el("span", { class: "number" }, finding.number), finding.advice ? el("p", {}, finding.advice) : null)));
 }
 
-function drawRun(run, place) {
-  const id = `run${place}`;
+function drawRun(run, index) {
+  const id = `run${index}`;
   return el("section", { id, class: "run", "aria-labelledby": `${id}-title` },
     el("h2", { id: `${id}-title` }, run.summary.title, el("span", { class: `state ${run.summary.state}` }, run.summary.state)),
     el("p", { class: "folder" }, run.name),
     drawSummary(run.summary),
-    run.findings ? panel(`${id}-next`, "What to do next", drawFindings(run.findings)) : null,
+    run.findings ? panel(`${id}-findings`, "Findings", drawFindings(run.findings)) : null,
     panel(`${id}-curves`, "Curves", drawAll(run.curves)),
     run.labels ? drawObservatory(run, id) : null,
     run.pictures ? drawPictures(run, id) : null,
@@ -48,12 +48,12 @@ function drawRun(run, place) {
 
 function render() {
   const head = document.getElementById("head");
-  const links = [...page.compared.map((one, place) => [`compared${place}`, one.title]), ...page.runs.map((run, place) => [`run${place}`, run.name])];
+  const links = [...page.compared.map((comparison, index) => [`compared${index}`, comparison.title]), ...page.runs.map((run, index) => [`run${index}`, run.name])];
   const parts = page.runs.length === 1 && !page.compared.length
-    ? [["next", "What to do next"], ["curves", "Curves"], ["labels", "Pseudo-labels"], ["pictures", "Domains"], ["open", "Open set"]]
+    ? [["findings", "Findings"], ["curves", "Curves"], ["labels", "Pseudo-labels"], ["pictures", "Domains"], ["open", "Open set"]]
       .map(([key, name]) => [`run0-${key}`, name]) : links;
   fill(head, el("h1", {}, page.title), page.live ? el("p", { id: "live", role: "status" }, "live") : null,
-    el("nav", { "aria-label": "Parts of this page" }, el("ul", {})));
+    el("nav", { "aria-label": "Sections" }, el("ul", {})));
   fill(document.getElementById("content"), page.compared.map(drawComparison), page.runs.map(drawRun));
   fill(head.querySelector("nav ul"), parts.filter(([id]) => document.getElementById(id))
     .map(([id, name]) => el("li", {}, el("a", { href: `#${id}` }, name))));
@@ -71,9 +71,9 @@ async function refresh(tag) {
       render();
       scrollTo(0, at);
     }
-    live().textContent = answer.ok || answer.status === 304 ? "live" : "the server cannot read the files";
+    live().textContent = answer.ok || answer.status === 304 ? "live" : "the server cannot read the run folder";
   } catch {
-    live().textContent = "the server has ended; these are the last figures";
+    live().textContent = "the server has stopped; this page is no longer updated";
   }
   setTimeout(() => refresh(next), REFRESH);
 }
@@ -83,10 +83,10 @@ function drawTable(table) {
   return el("div", { class: "card table" }, table.closed ? el("details", {}, el("summary", {}, table.caption), body) : body);
 }
 
-function drawComparison(one, place) {
-  const id = `compared${place}`;
-  return el("section", { id, class: "run", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, one.title),
-    drawTable(one.table), drawAll(one.curves), one.settings.map(drawTable));
+function drawComparison(comparison, index) {
+  const id = `compared${index}`;
+  return el("section", { id, class: "run", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, comparison.title),
+    drawTable(comparison.table), drawAll(comparison.curves), comparison.settings.map(drawTable));
 }
 
 let width = innerWidth, waiting = 0;

@@ -1,5 +1,5 @@
-// Counts by row and column: which class became which, which was taken for which.
-const WIDEST_CELL = 34, LEAST_NAMED = 11; // pixels of a cell; narrower ones have no names beside them
+// Counts by row and column: label changes and confusion matrices.
+const WIDEST_CELL = 34, LEAST_NAMED = 11; // pixels of a cell; narrower ones have no names
 const LONGEST = 14; // characters of a name
 
 const cut = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
@@ -27,7 +27,7 @@ function drawMatrix(sparse, width) {
       const x = left + (j + 0.5) * cell + 4, y = top + down * cell + 8;
       return draw("text", { x, y, "text-anchor": "end", transform: `rotate(-90 ${x} ${y})` }, cut(name));
     })];
-  const node = draw("svg", { viewBox: `0 0 ${wide} ${tall}`, style: `max-width:${wide}px`, role: "img", tabindex: 0, "aria-label": matrixTold(figure) },
+  const node = draw("svg", { viewBox: `0 0 ${wide} ${tall}`, style: `max-width:${wide}px`, role: "img", tabindex: 0, "aria-label": describeMatrix(figure) },
     draw("rect", { x: left, y: top, width: cell * across, height: cell * down, class: "field" }), body, labels,
     draw("text", { x: left, y: 14, class: "unit" }, `${figure.y} ↓   ${figure.x} →`));
   node.addEventListener("pointermove", (event) => {
@@ -35,13 +35,13 @@ function drawMatrix(sparse, width) {
     const j = Math.floor(((event.clientX - box.left) * scale - left) / cell);
     const i = Math.floor(((event.clientY - box.top) * scale - top) / cell);
     if (i < 0 || j < 0 || i >= down || j >= across) return hideTip();
-    return showTip(event, el("b", {}, `${figure.rows[i]} → ${figure.columns[j]}`), el("p", {}, `${shown(figure.counts[i][j])} images`));
+    return showTip(event, el("b", {}, `${figure.rows[i]} → ${figure.columns[j]}`), el("p", {}, `${formatNumber(figure.counts[i][j])} images`));
   });
   node.addEventListener("pointerleave", hideTip);
   return frame(figure, el("div", { class: "plot" }, node), null, matrixNumbers(figure));
 }
 
-// All counts, or of many classes the largest off the diagonal.
+// All counts, or for many classes the largest off the diagonal.
 function matrixNumbers(figure) {
   if (figure.columns.length <= 20) {
     return numbers([`${figure.y} \\ ${figure.x}`, ...figure.columns], figure.counts.map((row, i) => [figure.rows[i], ...row]));
@@ -65,7 +65,7 @@ function square(figure, i, j, { cell, left, top, most }) {
       class: strong ? "on" : "" }, count > 9999 ? `${Math.round(count / 1000)}k` : count) : null);
 }
 
-function matrixTold(figure) {
+function describeMatrix(figure) {
   const moves = offDiagonal(figure).slice(0, 5);
-  return `${figure.title}, ${figure.y} by ${figure.x}. Most off the diagonal: ${moves.map(([n, a, b]) => `${a} to ${b} ${n}`).join(", ") || "none"}`;
+  return `${figure.title}, ${figure.y} by ${figure.x}. Largest off the diagonal: ${moves.map(([n, a, b]) => `${a} to ${b} ${n}`).join(", ") || "none"}`;
 }

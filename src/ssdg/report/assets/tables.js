@@ -1,4 +1,4 @@
-// Tables that are sorted by a click on a column's head.
+// Tables that a click on a column header sorts.
 function plainTable(columns, rows, caption) {
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption || columns.join(", ") },
     el("table", {}, caption ? el("caption", {}, caption) : null,
@@ -7,7 +7,7 @@ function plainTable(columns, rows, caption) {
         cells.map((cell) => el("td", {}, typeof cell === "number" ? percent(cell) : cell ?? "-")))))));
 }
 
-// A cell is text, a number, or {text, sort, mark, title}; what is missing sorts last in either direction.
+// A cell is text, a number, or {text, sort, mark, title}; missing values sort last in either direction.
 function sortedTable(columns, rows, caption) {
   const body = el("tbody", {});
   const order = { column: -1, sign: 1 };
@@ -15,13 +15,13 @@ function sortedTable(columns, rows, caption) {
   const put = (list) => fill(body, list.map(([name, ...cells]) => el("tr", {},
     el("th", { scope: "row" }, cellText(name)), cells.map((cell) => el("td", {
       class: cell && cell.mark ? cell.mark : null, title: cell && cell.title ? cell.title : null }, cellText(cell))))));
-  const heads = columns.map((name, place) => el("th", { scope: "col", "aria-sort": "none" },
-    el("button", { type: "button", onclick: () => sort(place) }, name)));
-  function sort(place) {
-    order.sign = order.column === place ? -order.sign : place ? -1 : 1;
-    order.column = place;
-    heads.forEach((head, at) => head.setAttribute("aria-sort", at !== place ? "none" : order.sign > 0 ? "ascending" : "descending"));
-    put([...rows].sort((a, b) => compare(value(a[place]), value(b[place]), order.sign)));
+  const heads = columns.map((name, index) => el("th", { scope: "col", "aria-sort": "none" },
+    el("button", { type: "button", onclick: () => sort(index) }, name)));
+  function sort(index) {
+    order.sign = order.column === index ? -order.sign : index ? -1 : 1;
+    order.column = index;
+    heads.forEach((head, at) => head.setAttribute("aria-sort", at !== index ? "none" : order.sign > 0 ? "ascending" : "descending"));
+    put([...rows].sort((a, b) => compare(value(a[index]), value(b[index]), order.sign)));
   }
   put(rows);
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },

@@ -1,1 +1,1 @@
-"""Check a crawl before training on it: damage, duplicates, leaks, and label issues."""
+"""Audit a crawl before training on it: damaged files, duplicates, leaks and label issues."""

@@ -1,4 +1,4 @@
-"""The outcome of an audit in numbers and lists, checked against human annotations where they exist."""
+"""The report of an audit: counts, findings, and agreement with human annotations if there are any."""
 
 from __future__ import annotations
 
@@ -8,102 +8,110 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...data.sources.benchmark import is_ood
 from ...data.sources.manifest import Row
 from ...errors import UserError
+from ...inference.rejection import auroc
 from ..store import DAMAGED
 from ..untrusted import CLASS, PATH, read_table
-from .auditor import Audit
+from .auditor import AuditResult
 from .inspection import DUPLICATE, LEAK, NEAR
 from .label_issues import Marks
 
-_WORDS = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False, "": False}
+_BOOLEANS = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False, "": False}
 
 
 @dataclass(frozen=True)
-class Truth:
-    """By the number of the row: is it of no class; and where it is told, the class that it is of."""
+class Annotations:
+    """Human annotations by row index: whether the image belongs to no class, and its true class if annotated."""
 
     ood: Mapping[int, bool]
     label: Mapping[int, str]
     note: str = ""
 
 
-def read_annotations(path: Path, rows: Sequence[Row]) -> Truth:
-    """A CSV file with the column `path` (or origin, of the manifest) and one of `ood` (1 or 0) and `class`."""
+def read_annotations(path: Path, rows: Sequence[Row]) -> Annotations:
+    """Read a CSV file with the column `path` (a path or origin of the manifest) and `ood` (1 or 0) or `class`."""
     table = read_table(path, None)
     if PATH not in table.columns or not {"ood", CLASS} & set(table.columns):
-        raise UserError(f"'{path}' needs the column path and one of ood (1 or 0) and class; it has {table.columns}")
-    places = {place: n for n, row in reversed(list(enumerate(rows))) for place in (row.origin, row.path) if place}
-    known = {row.label for row in rows if not is_ood(row.label)}
-    ood, label, strange = {}, {}, 0
-    for line in table.rows:
-        number = places.get(line[PATH])
-        if number is None:
-            strange += 1
-        elif told := line.get(CLASS, ""):
-            ood[number], label[number] = told not in known, told
+        raise UserError(
+            f"'{path}' needs the column path and one of ood (1 or 0) and class; it has {', '.join(table.columns)}"
+        )
+    indices = {name: n for n, row in reversed(list(enumerate(rows))) for name in (row.origin, row.path) if name}
+    classes = {row.label for row in rows if not is_ood(row.label)}
+    ood, label, num_unknown = {}, {}, 0
+    for cells in table.rows:
+        index = indices.get(cells[PATH])
+        if index is None:
+            num_unknown += 1
+        elif true_class := cells.get(CLASS, ""):
+            ood[index], label[index] = true_class not in classes, true_class
         else:
-            ood[number] = _is_yes(line.get("ood", ""), path)
+            ood[index] = _parse_boolean(cells.get("ood", ""), path)
     if not ood:
         raise UserError(
-            f"none of the {len(table.rows)} paths in '{path}' is an image of this crawl; give paths or origins"
+            f"none of the {len(table.rows)} paths in '{path}' is an image of this crawl; "
+            "use paths or origins of its manifest"
         )
-    note = f"{strange} paths of '{path.name}' are no images of this crawl" if strange else ""
-    return Truth(ood, label, note)
+    note = f"{num_unknown} paths in '{path.name}' are not images of this crawl" if num_unknown else ""
+    return Annotations(ood, label, note)
 
 
-def _is_yes(word: str, path: Path) -> bool:
-    if word.strip().lower() not in _WORDS:
-        raise UserError(f"'{word}' in the column ood of '{path}' is neither 1 nor 0; give one of them")
-    return _WORDS[word.strip().lower()]
+def _parse_boolean(text: str, path: Path) -> bool:
+    if text.strip().lower() not in _BOOLEANS:
+        raise UserError(f"invalid value '{text}' in the column ood of '{path}'; use 1 or 0")
+    return _BOOLEANS[text.strip().lower()]
 
 
-def ood_table(rows: Sequence[Row], staying: Sequence[int], truth: Truth) -> list[dict[str, Any]]:
-    """The paper's table: per class the annotated images that stay, and how many are of no class; all of them last."""
+def count_ood(rows: Sequence[Row], remaining: Sequence[int], annotations: Annotations) -> list[dict[str, Any]]:
+    """Return the table of the paper: per class the annotated remaining images and those of no class; totals last."""
     groups: dict[str, list[bool]] = {}
-    for number in staying:
-        if number in truth.ood:
-            groups.setdefault(rows[number].label, []).append(truth.ood[number])
-    lines = [_line(label, groups[label]) for label in sorted(groups)]
-    return [*lines, _line("all", [one for group in groups.values() for one in group])]
+    for index in remaining:
+        if index in annotations.ood:
+            groups.setdefault(rows[index].label, []).append(annotations.ood[index])
+    lines = [_ood_line(label, groups[label]) for label in sorted(groups)]
+    return [*lines, _ood_line("all", [value for group in groups.values() for value in group])]
 
 
-def _line(label: str, told: Sequence[bool]) -> dict[str, Any]:
-    percent = round(100 * sum(told) / len(told), 2) if told else None
-    return {"label": label, "images": len(told), "ood": sum(told), "ood_percent": percent}
+def _ood_line(label: str, ood: Sequence[bool]) -> dict[str, Any]:
+    return {"label": label, "images": len(ood), "ood": sum(ood), "ood_percent": _percent(ood)}
 
 
-def agreement(rows: Sequence[Row], marks: Marks, truth: Truth) -> dict[str, Any]:
-    """How well the marks tell what is annotated; percent, None where there is nothing to tell apart."""
-    scored = [n for n in truth.ood if marks.outlier_score[n] is not None]
-    judged = [n for n in truth.label if marks.quality[n] is not None and not truth.ood[n]]
-    wrong = [n for n in judged if truth.label[n] != rows[n].label]
-    issues = [n for n in judged if marks.issue[n]]
+def compute_agreement(rows: Sequence[Row], marks: Marks, annotations: Annotations) -> dict[str, Any]:
+    """Compare the marks with the annotations, in percent; None if undefined."""
+    ood, true_label = annotations.ood, annotations.label
+    scored = [n for n in ood if marks.outlier_score[n] is not None]
+    checked = [n for n in true_label if marks.quality[n] is not None and not ood[n]]
+    wrong = [n for n in checked if true_label[n] != rows[n].label]
+    issues = [n for n in checked if marks.issue[n]]
     outliers = [n for n in scored if marks.outlier[n]]
     return {
-        "outlier_auroc": _auroc([bool(truth.ood[n]) for n in scored], [marks.outlier_score[n] for n in scored]),
-        "outliers_of_no_class": _share([truth.ood[n] for n in outliers]),
-        "wrong_web_labels": len(wrong) if truth.label else None,
-        "label_issues_right": _share([n in wrong for n in issues]),
-        "wrong_web_labels_found": _share([bool(marks.issue[n]) for n in wrong]),
-        "suggested_right": _share([marks.suggested[n] == truth.label[n] for n in wrong if marks.issue[n]]),
+        "outlier_auroc": _outlier_auroc(scored, marks, annotations),
+        "outliers_of_no_class": _percent([ood[n] for n in outliers]),
+        "wrong_web_labels": len(wrong) if true_label else None,
+        "label_issues_right": _percent([n in wrong for n in issues]),
+        "wrong_web_labels_found": _percent([bool(marks.issue[n]) for n in wrong]),
+        "suggested_right": _percent([marks.suggested[n] == true_label[n] for n in wrong if marks.issue[n]]),
     }
 
 
-def _auroc(positive: Sequence[bool], score: Sequence[float | None]) -> float | None:
-    from sklearn.metrics import roc_auc_score
+def _outlier_auroc(scored: Sequence[int], marks: Marks, annotations: Annotations) -> float | None:
+    scores = np.array([marks.outlier_score[n] for n in scored], np.float64)
+    is_positive = np.array([annotations.ood[n] for n in scored], np.bool_)
+    if is_positive.all() or not is_positive.any():
+        return None
+    return round(100 * auroc(scores[is_positive], scores[~is_positive]), 2)
 
-    return round(100 * float(roc_auc_score(positive, score)), 2) if len(set(positive)) == 2 else None
 
-
-def _share(right: Sequence[bool]) -> float | None:
-    return round(100 * sum(right) / len(right), 2) if right else None
+def _percent(values: Sequence[bool]) -> float | None:
+    return round(100 * sum(values) / len(values), 2) if values else None
 
 
 @dataclass(frozen=True)
 class ClassCount:
-    """One web-label; None where nothing was looked for."""
+    """The counts of one web-label; None if not checked."""
 
     label: str
     images: int
@@ -116,16 +124,16 @@ class ClassCount:
     kept: int
 
 
-_NUMBERS = tuple(one.name for one in fields(ClassCount) if one.name != "label")
+_NUMBERS = tuple(field.name for field in fields(ClassCount) if field.name != "label")
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """All web-labels, and every image that something is wrong with."""
+    """The counts of all web-labels, and every image with a finding."""
 
     classes: Sequence[ClassCount]
-    found: Sequence[dict[str, Any]]  # damaged files, leaks and copies
-    ood: Sequence[dict[str, Any]]  # the paper's table; empty without annotations
+    findings: Sequence[dict[str, Any]]  # damaged files, leaks and copies
+    ood: Sequence[dict[str, Any]]  # the table of the paper; empty without annotations
     agreement: dict[str, Any] | None
     notes: Sequence[str]
 
@@ -136,59 +144,59 @@ class AuditReport:
 
     @property
     def empty(self) -> list[str]:
-        """Web-labels that had images and have none left."""
-        return [one.label for one in self.classes if one.images and not one.kept]
+        """The web-labels whose images were all removed."""
+        return [count.label for count in self.classes if count.images and not count.kept]
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as `--json` prints it."""
         return {
-            "classes": [asdict(one) for one in self.classes],
+            "classes": [asdict(count) for count in self.classes],
             "total": asdict(self.total),
-            "found": list(self.found),
+            "found": list(self.findings),
             "ood": list(self.ood),
             "agreement": self.agreement,
             "notes": list(self.notes),
         }
 
 
-def make_report(told: Audit, truth: Truth | None) -> AuditReport:
-    """Count by web-label and list what was found."""
-    labels = sorted({row.label for row in told.rows})
-    notes = [*told.notes, *([truth.note] if truth and truth.note else [])]
+def build_report(result: AuditResult, annotations: Annotations | None) -> AuditReport:
+    """Count by web-label, list the findings, and compare with the annotations."""
+    rows, marks = result.rows, result.marks
+    labels = sorted({row.label for row in rows})
     return AuditReport(
-        [_count(label, told) for label in labels],
-        [_found(number, told) for number in sorted(told.findings)],
-        ood_table(told.rows, told.staying, truth) if truth else [],
-        agreement(told.rows, told.marks, truth) if truth and told.marks else None,
-        notes,
+        [_count_class(label, result) for label in labels],
+        [_describe_finding(index, result) for index in sorted(result.findings)],
+        count_ood(rows, result.remaining, annotations) if annotations else [],
+        compute_agreement(rows, marks, annotations) if annotations and marks else None,
+        [*result.notes, *([annotations.note] if annotations and annotations.note else [])],
     )
 
 
-def _count(label: str, told: Audit) -> ClassCount:
-    numbers = [number for number, row in enumerate(told.rows) if row.label == label]
-    kinds = Counter(told.findings[number].kind for number in numbers if number in told.findings)
-    marks = told.marks
+def _count_class(label: str, result: AuditResult) -> ClassCount:
+    indices = [index for index, row in enumerate(result.rows) if row.label == label]
+    kinds = Counter(result.findings[index].kind for index in indices if index in result.findings)
+    marks = result.marks
     return ClassCount(
         label,
-        len(numbers),
+        len(indices),
         kinds[DAMAGED],
         kinds[DUPLICATE] + kinds[NEAR],
-        kinds[LEAK] if told.compared else None,
-        sum(number in told.labels for number in numbers),
-        int(marks.issue[numbers].sum()) if marks else None,
-        int(marks.outlier[numbers].sum()) if marks else None,
-        sum(number not in told.taken for number in numbers),
+        kinds[LEAK] if result.num_compared else None,
+        sum(index in result.other_labels for index in indices),
+        int(marks.issue[indices].sum()) if marks else None,
+        int(marks.outlier[indices].sum()) if marks else None,
+        sum(index not in result.removed for index in indices),
     )
 
 
 def _sum(counts: Sequence[ClassCount]) -> ClassCount:
-    columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in counts] for name in _NUMBERS}
+    columns: dict[str, list[Any]] = {name: [getattr(count, name) for count in counts] for name in _NUMBERS}
     totals: dict[str, Any] = {name: None if None in values else sum(values) for name, values in columns.items()}
     return ClassCount("all", **totals)
 
 
-def _found(number: int, told: Audit) -> dict[str, Any]:
-    row, finding = told.rows[number], told.findings[number]
+def _describe_finding(index: int, result: AuditResult) -> dict[str, Any]:
+    row, finding = result.rows[index], result.findings[index]
     return {
         "kind": finding.kind,
         "path": row.path,
@@ -196,5 +204,5 @@ def _found(number: int, told: Audit) -> dict[str, Any]:
         "detail": finding.detail,
         "other": finding.other,
         "similarity": finding.similarity,
-        "taken_out": number in told.taken,
+        "taken_out": index in result.removed,
     }

@@ -1,4 +1,4 @@
-"""The crawl: engines find, a few threads fetch and check, one thread decides and records."""
+"""The crawl: an engine finds URLs, several threads fetch and check them, one thread records the results."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from ...data.parallel import Progress
-from ...data.sources.manifest import MOST_LICENCE_LETTERS, REFUSED, Row
+from ...data.parallel import ProgressCallback
+from ...data.sources.manifest import MAX_LICENSE_CHARS, REFUSED, Row
+from ..collection_report import CollectionReport, count_classes
 from ..store import Store
-from ..untrusted import PASSING, Picture, Refused, Spent, check_picture, one_line
-from .engines import Engine, Found
+from ..untrusted import MAX_URL_LENGTH, TRANSIENT_REASONS, LimitReached, Picture, Refused, check_picture, one_line
+from .engines import Candidate, Engine
 from .fetch_url import Fetcher
-from .http_get import MOST_URL_LETTERS
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is asked for."""
+class CrawlPlan:
+    """What to crawl."""
 
     labels: tuple[str, ...]
     per_class: int
@@ -25,114 +25,126 @@ class Plan:
     keyword: str = "{class}"  # template
     threads: int = 4
     min_side: int = 1
-    retry: bool = False  # fetch again what was refused for a reason that may have passed
+    retry: bool = False  # fetch again files refused for a transient reason
 
     def keyword_of(self, label: str) -> str:
-        """What is searched for."""
+        """Return the search keyword of a class."""
         return self.keyword.replace("{class}", label)
 
 
 @dataclass
-class Outcome:
+class CrawlOutcome:
     """How a crawl ended."""
 
-    stopped: str = ""  # the limit that ended it
-    problems: dict[str, str] = field(default_factory=dict)  # class -> why its engine ended early
+    stopped: str = ""  # the limit that ended the crawl
+    problems: dict[str, str] = field(default_factory=dict)  # class -> why its search ended early
 
 
 @dataclass
-class _Line:
-    """The candidates of one class, those known already passed over."""
+class _ClassQueue:
+    """The candidates of one class and the URLs already seen."""
 
     label: str
-    found: Iterator[Found]
-    running: int = 0
+    candidates: Iterator[Candidate]
+    num_running: int = 0
     seen: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Crawl:
     engine: Engine
-    plan: Plan
+    plan: CrawlPlan
     store: Store
     fetcher: Fetcher
-    outcome: Outcome = field(default_factory=Outcome)
-    running: dict[Future[Picture], tuple[_Line, Row]] = field(default_factory=dict)
+    outcome: CrawlOutcome = field(default_factory=CrawlOutcome)
+    running: dict[Future[Picture], tuple[_ClassQueue, Row]] = field(default_factory=dict)
 
-    def run(self, pool: ThreadPoolExecutor, progress: Progress) -> None:
+    def run(self, pool: ThreadPoolExecutor, progress: ProgressCallback) -> None:
         labels = self.plan.labels
-        lines = [_Line(label, self.engine.search(label, self.plan.keyword_of(label))) for label in labels]
+        queues = [_ClassQueue(label, self.engine.search(label, self.plan.keyword_of(label))) for label in labels]
         while True:
-            self._start(lines, pool)
+            self._start(queues, pool)
             if not self.running:
                 return
             for future in wait(self.running, return_when=FIRST_COMPLETED).done:
                 self._finish(future)
             progress(sum(map(self.store.num_kept, labels)), self.plan.per_class * len(labels))
 
-    def _start(self, lines: list[_Line], pool: ThreadPoolExecutor) -> None:
-        """Give work to idle threads, one candidate of every class in each round."""
-        open_lines = list(lines)
-        while open_lines and len(self.running) < self.plan.threads and not self.outcome.stopped:
-            for line in list(open_lines):
-                is_enough = self.store.num_kept(line.label) + line.running >= self.plan.per_class
-                row = None if is_enough else self._next(line)
+    def _start(self, queues: list[_ClassQueue], pool: ThreadPoolExecutor) -> None:
+        """Fill idle threads, one candidate of every class per round."""
+        open_queues = list(queues)
+        while open_queues and len(self.running) < self.plan.threads and not self.outcome.stopped:
+            for queue in list(open_queues):
+                is_full = self.store.num_kept(queue.label) + queue.num_running >= self.plan.per_class
+                row = None if is_full else self._next(queue)
                 if row is None:
-                    open_lines.remove(line)
+                    open_queues.remove(queue)
                 else:
-                    line.running += 1
-                    self.running[pool.submit(self._fetch, row.url)] = (line, row)
+                    queue.num_running += 1
+                    self.running[pool.submit(self._fetch, row.url)] = (queue, row)
 
-    def _next(self, line: _Line) -> Row | None:
-        """The next candidate that must be fetched; what is known of the others is recorded without."""
+    def _next(self, queue: _ClassQueue) -> Row | None:
+        """Return the next candidate to fetch; candidates with a known result are recorded without fetching."""
         try:
-            for found in line.found:
-                url = found.url[: MOST_URL_LETTERS + 1]
-                if url in line.seen:
+            for candidate in queue.candidates:
+                url = candidate.url[: MAX_URL_LENGTH + 1]
+                if url in queue.seen:
                     continue
-                line.seen.add(url)
-                row = self._row(line.label, url, found.licence)
-                if row.key in self.store.manifest.rows and not self._try_again(self.store.manifest.rows[row.key]):
+                queue.seen.add(url)
+                row = self._row(queue.label, url, candidate.licence)
+                if row.key in self.store.manifest.rows and not self._should_retry(self.store.manifest.rows[row.key]):
                     continue
-                elsewhere = self.store.known(url)
-                if elsewhere is None or self._try_again(elsewhere):
+                recorded = self.store.find_url(url)
+                if recorded is None or self._should_retry(recorded):
                     return row
-                reason = ("duplicate", elsewhere.path) if elsewhere.kept else (elsewhere.reason, elsewhere.detail)
+                reason = ("duplicate", recorded.path) if recorded.kept else (recorded.reason, recorded.detail)
                 self.store.refuse(row, Refused(*reason))
-        except Refused as why:
-            self.outcome.problems[line.label] = str(why)
-        except Spent as limit:
+        except Refused as refusal:
+            self.outcome.problems[queue.label] = str(refusal)
+        except LimitReached as limit:
             self.outcome.stopped = str(limit)
         return None
 
     def _row(self, label: str, url: str, licence: str) -> Row:
-        keyword, licence = self.plan.keyword_of(label), one_line(licence, MOST_LICENCE_LETTERS)
+        keyword, licence = self.plan.keyword_of(label), one_line(licence, MAX_LICENSE_CHARS)
         return Row(label, REFUSED, source=self.plan.source, origin=keyword, url=url, licence=licence)
 
-    def _try_again(self, row: Row) -> bool:
-        return self.plan.retry and row.reason in PASSING
+    def _should_retry(self, row: Row) -> bool:
+        return self.plan.retry and row.reason in TRANSIENT_REASONS
 
     def _fetch(self, url: str) -> Picture:
-        return check_picture(self.fetcher.image(url), self.plan.min_side)
+        return check_picture(self.fetcher.fetch_image(url), self.plan.min_side)
 
     def _finish(self, future: Future[Picture]) -> None:
-        line, row = self.running.pop(future)
-        line.running -= 1
+        queue, row = self.running.pop(future)
+        queue.num_running -= 1
         try:
             self.store.keep(row, future.result())
-        except Refused as why:
-            self.store.refuse(row, why)
-        except Spent as limit:
+        except Refused as refusal:
+            self.store.refuse(row, refusal)
+        except LimitReached as limit:
             self.outcome.stopped = str(limit)
 
 
-def crawl(engine: Engine, plan: Plan, store: Store, fetcher: Fetcher, progress: Progress) -> Outcome:
-    """Fetch until every class has its images, the engine has no more, or a limit is reached."""
-    work = _Crawl(engine, plan, store, fetcher)
+def crawl(
+    engine: Engine, plan: CrawlPlan, store: Store, fetcher: Fetcher, progress: ProgressCallback
+) -> CrawlOutcome:
+    """Fetch until every class has enough images, the engine has no more, or a limit is reached."""
+    state = _Crawl(engine, plan, store, fetcher)
     pool = ThreadPoolExecutor(plan.threads)
     try:
-        work.run(pool, progress)
+        state.run(pool, progress)
     finally:
         fetcher.budget.stopped.set()
         pool.shutdown(cancel_futures=True)
-    return work.outcome
+    return state.outcome
+
+
+def report_crawl(store: Store, plan: CrawlPlan, outcome: CrawlOutcome) -> CollectionReport:
+    """Report a crawl, with the problems it met."""
+    notes = [f"{label}: engine {plan.source} stopped: {problem}" for label, problem in outcome.problems.items()]
+    if store.num_lost:
+        notes.append(f"{store.num_lost} files of the manifest were missing or truncated and were dropped from it")
+    if outcome.stopped:
+        notes.append(f"{outcome.stopped}; run the same command again to resume")
+    return CollectionReport(count_classes(store.manifest, plan.labels, plan.per_class), notes)

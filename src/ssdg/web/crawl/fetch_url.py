@@ -1,4 +1,4 @@
-"""Fetch one URL with every check on the way: addresses, robots.txt, turns, redirects, limits."""
+"""Fetch one URL with all checks: public addresses, robots.txt, delays, redirects, limits."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from urllib.parse import urljoin
 
 from ... import __version__
 from ...errors import UserError
-from ..untrusted import Refused, Spent
-from .http_get import Clock, Target, opened, parse_target, read_body
-from .politeness import ALLOW_ALL, FORBID_ALL, MOST_BYTES, Budget, Limits, Robots, Turns, parse_robots
+from ..untrusted import Refused
+from .http_get import Deadline, Target, open_response, parse_target, read_body
+from .politeness import ALLOW_ALL, FORBID_ALL, MAX_ROBOTS_BYTES, Budget, HostQueue, Limits, Robots, parse_robots
 
 Resolver = Callable[[str, int], Sequence[str]]  # (host, port) -> addresses
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def system_resolver(host: str, port: int) -> list[str]:
-    """What the system's resolver says."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    """Resolve a host with the resolver of the system."""
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
-def checked_addresses(host: str, port: int, resolver: Resolver, *, allow_private: bool) -> Sequence[str]:
-    """Resolve once; one address that is not public is enough to refuse the host.
+def resolve_checked(host: str, port: int, resolver: Resolver, *, allow_private: bool) -> Sequence[str]:
+    """Resolve a host once; refuse it if any of its addresses is not public.
 
-    Connect to these addresses and never resolve again, or the name could change its mind in between.
+    Connect to these addresses and never resolve again: the name could resolve differently the second time.
     """
     try:
         addresses = resolver(host, port)
     except (OSError, UnicodeError):
-        raise Refused("unreachable", f"no address for the host {host}") from None
+        raise Refused("unreachable", f"no address for host {host}") from None
     if not addresses:
-        raise Refused("unreachable", f"no address for the host {host}")
+        raise Refused("unreachable", f"no address for host {host}")
     if not allow_private:
         for address in addresses:
             if not is_public(address):
@@ -46,11 +46,12 @@ def checked_addresses(host: str, port: int, resolver: Resolver, *, allow_private
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is of the open internet; one that carries another address is judged by that too."""
-    return all(one.is_global and not one.is_multicast and not one.is_reserved for one in _judged(ip_address(address)))
+    """Return whether an address, and any IPv4 address embedded in it, belongs to the public internet."""
+    addresses = _effective_addresses(ip_address(address))
+    return all(ip.is_global and not ip.is_multicast and not ip.is_reserved for ip in addresses)
 
 
-def _judged(ip: IPv4Address | IPv6Address) -> Sequence[IPv4Address | IPv6Address]:
+def _effective_addresses(ip: IPv4Address | IPv6Address) -> Sequence[IPv4Address | IPv6Address]:
     if isinstance(ip, IPv4Address):
         return (ip,)
     if ip.ipv4_mapped is not None:
@@ -65,23 +66,23 @@ def _judged(ip: IPv4Address | IPv6Address) -> Sequence[IPv4Address | IPv6Address
 PRODUCT = "ssdg"
 AGENT = f"{PRODUCT}/{__version__} (research image crawler)"
 PAGE_BYTES = 5_000_000
-BUSY = (429, 503)
-MOST_HOLD = 120.0  # seconds that a busy host is left alone, whatever it asks for
+BUSY_STATUSES = (429, 503)
+MAX_HOLD_SECONDS = 120.0  # upper bound of Retry-After
 _REDIRECTS = (301, 302, 303, 307, 308)
-_UNNAMED_TYPES = ("", "application/octet-stream", "binary/octet-stream")
+_GENERIC_TYPES = ("", "application/octet-stream", "binary/octet-stream")
 Accept = Callable[[str], bool]
 
 
 def check_agent(agent: str) -> str:
-    """The user agent, if it can stand in a header."""
+    """Return the user agent; raise `UserError` if it is not valid in a header."""
     if not agent.isascii() or not agent.isprintable() or not agent.strip():
-        raise UserError(f"the user agent {agent!r} cannot be sent; give printable ASCII letters")
+        raise UserError(f"invalid user agent {agent!r}; use printable ASCII characters")
     return agent
 
 
 def is_image_type(content_type: str) -> bool:
-    """Whether a server calls it an image, or nothing at all."""
-    return content_type.startswith("image/") or content_type in _UNNAMED_TYPES
+    """Return whether a content type is an image or unspecified."""
+    return content_type.startswith("image/") or content_type in _GENERIC_TYPES
 
 
 def _any_type(content_type: str) -> bool:
@@ -89,117 +90,117 @@ def _any_type(content_type: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """What an answer may be."""
+class _ResponsePolicy:
+    """Which responses are accepted."""
 
-    most: int  # bytes
-    accept: Accept = _any_type  # of its content type
-    cut: bool = False  # whether a longer one is cut or refused
-    ask_robots: bool = True
+    max_bytes: int
+    accept: Accept = _any_type  # by content type
+    truncate: bool = False  # cut a longer body instead of refusing it
+    check_robots: bool = True
 
 
 @dataclass
 class Fetcher:
-    """Fetches, from several threads at once; raises `Refused` for one URL and `Spent` for the crawl."""
+    """Thread-safe fetcher; raises `Refused` for a URL and `LimitReached` for the whole crawl."""
 
     limits: Limits = field(default_factory=Limits)
     agent: str = AGENT
     allow_private: bool = False
     resolver: Resolver = system_resolver
     budget: Budget = field(init=False)
-    _turns: Turns = field(init=False)
+    _host_queue: HostQueue = field(init=False)
     _robots: dict[str, Robots | Refused] = field(default_factory=dict)
-    _asking: dict[str, threading.Lock] = field(default_factory=dict)
+    _robots_locks: dict[str, threading.Lock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.limits.total_bytes, self.limits.total_seconds)
-        self._turns = Turns(self.limits.delay, self.budget)
+        self._host_queue = HostQueue(self.limits.delay, self.budget)
 
-    def image(self, url: str) -> bytes:
-        """The body of what its server calls an image; whether it is one, its bytes must tell."""
-        return self._get(url, _Wanted(self.limits.file_bytes, is_image_type))
+    def fetch_image(self, url: str) -> bytes:
+        """Return the body of a response declared as an image; its bytes still need checking."""
+        return self._get(url, _ResponsePolicy(self.limits.file_bytes, is_image_type))
 
-    def page(self, url: str, *, ask_robots: bool = True) -> bytes:
-        """The body of a page of search results."""
-        return self._get(url, _Wanted(PAGE_BYTES, ask_robots=ask_robots))
+    def fetch_page(self, url: str, *, check_robots: bool = True) -> bytes:
+        """Return the body of a page of search results."""
+        return self._get(url, _ResponsePolicy(PAGE_BYTES, check_robots=check_robots))
 
-    def _get(self, url: str, wanted: _Wanted) -> bytes:
+    def _get(self, url: str, policy: _ResponsePolicy) -> bytes:
         seen: list[str] = []
         while len(seen) <= self.limits.redirects:
             target = parse_target(url)
             if target.url in seen:
-                raise Refused("redirects", f"leads back to {target.url}")
+                raise Refused("redirects", f"redirect loop at {target.url}")
             seen.append(target.url)
-            body, url = self._hop(target, wanted)
+            body, url = self._request(target, policy)
             if body is not None:
                 return body
-        raise Refused("redirects", f"more than {self.limits.redirects}")
+        raise Refused("redirects", f"more than {self.limits.redirects} redirects")
 
-    def _hop(self, target: Target, wanted: _Wanted) -> tuple[bytes | None, str]:
-        """The body, or where the host sends us."""
-        addresses = checked_addresses(target.host, target.port, self.resolver, allow_private=self.allow_private)
-        if wanted.ask_robots and not self._robots_of(target).allows(target.path):
-            raise Refused("robots", f"{target.site}/robots.txt forbids it")
-        self._turns.wait(target.host)
-        end = time.monotonic() + min(self.limits.file_seconds, self.budget.left())
-        clock = Clock(end, self.limits.idle_seconds, self.budget.left)
+    def _request(self, target: Target, policy: _ResponsePolicy) -> tuple[bytes | None, str]:
+        """Request one URL; return the body, or None and the redirect target."""
+        addresses = resolve_checked(target.host, target.port, self.resolver, allow_private=self.allow_private)
+        if policy.check_robots and not self._get_robots(target).allows(target.path):
+            raise Refused("robots", f"disallowed by {target.site}/robots.txt")
+        self._host_queue.wait(target.host)
+        end = time.monotonic() + min(self.limits.file_seconds, self.budget.remaining_seconds())
+        deadline = Deadline(end, self.limits.idle_seconds, self.budget.remaining_seconds)
         try:
-            with opened(target, addresses, self.agent, clock) as response:
+            with open_response(target, addresses, self.agent, deadline) as response:
                 if response.status in _REDIRECTS:
-                    return None, _location(target, response)
-                if response.status in BUSY:
-                    self._turns.hold(target.host, _pause(response, 10 * self.limits.delay))
-                _check_head(response, wanted.accept)
-                return read_body(response, wanted.most, self.budget.spend, cut=wanted.cut), ""
+                    return None, _redirect_url(target, response)
+                if response.status in BUSY_STATUSES:
+                    self._host_queue.hold(target.host, _retry_after(response, 10 * self.limits.delay))
+                _check_headers(response, policy.accept)
+                return read_body(response, policy.max_bytes, self.budget.spend, truncate=policy.truncate), ""
         except Refused:
-            self.budget.left()  # if the time of the crawl ran out, that is why
+            self.budget.remaining_seconds()  # report an exceeded crawl limit as the cause
             raise
 
-    def _robots_of(self, target: Target) -> Robots:
-        """The rules of a site, asked for once."""
-        with self._asking.setdefault(target.site, threading.Lock()):
+    def _get_robots(self, target: Target) -> Robots:
+        """Return the robots.txt rules of a site, fetched once."""
+        with self._robots_locks.setdefault(target.site, threading.Lock()):
             if target.site not in self._robots:
-                self._robots[target.site] = self._ask(target.site)
-        known = self._robots[target.site]
-        if isinstance(known, Refused):
-            raise Refused(known.reason, known.detail)
-        return known
+                self._robots[target.site] = self._fetch_robots(target.site)
+        robots = self._robots[target.site]
+        if isinstance(robots, Refused):
+            raise Refused(robots.reason, robots.detail)
+        return robots
 
-    def _ask(self, site: str) -> Robots | Refused:
-        """RFC 9309: 4xx allows all; a server error or no answer forbids all."""
+    def _fetch_robots(self, site: str) -> Robots | Refused:
+        """Fetch robots.txt (RFC 9309): 4xx allows everything; a server error or no response forbids everything."""
         try:
-            body = self._get(f"{site}/robots.txt", _Wanted(MOST_BYTES, cut=True, ask_robots=False))
-        except Spent:
-            raise
-        except Refused as why:
-            if why.reason in ("status", "redirects"):
+            body = self._get(
+                f"{site}/robots.txt", _ResponsePolicy(MAX_ROBOTS_BYTES, truncate=True, check_robots=False)
+            )
+        except Refused as refusal:
+            if refusal.reason in ("status", "redirects"):
                 return ALLOW_ALL
-            if why.reason in ("address", "bad-url"):
+            if refusal.reason in ("address", "bad-url"):
                 return FORBID_ALL
-            return Refused(why.reason, f"{site}/robots.txt: {why.detail}")
+            return Refused(refusal.reason, f"{site}/robots.txt: {refusal.detail}")
         return parse_robots(body.decode("utf-8-sig", "replace"), PRODUCT)
 
 
-def _location(target: Target, response: HTTPResponse) -> str:
+def _redirect_url(target: Target, response: HTTPResponse) -> str:
     try:
         return urljoin(target.url, response.getheader("Location") or "")
     except ValueError:
-        raise Refused("bad-url", "redirected to what is no address") from None
+        raise Refused("bad-url", "redirected to an invalid URL") from None
 
 
-def _pause(response: HTTPResponse, otherwise: float) -> float:
-    """Seconds that a busy host wishes to be left alone; a date is not understood."""
-    wish = (response.getheader("Retry-After") or "").strip()
-    return min(float(wish), MOST_HOLD) if wish.isdecimal() and len(wish) < 9 else otherwise
+def _retry_after(response: HTTPResponse, default: float) -> float:
+    """Return the seconds of a Retry-After header; dates are not supported."""
+    value = (response.getheader("Retry-After") or "").strip()
+    return min(float(value), MAX_HOLD_SECONDS) if value.isdecimal() and len(value) < 9 else default
 
 
-def _check_head(response: HTTPResponse, accept: Accept) -> None:
+def _check_headers(response: HTTPResponse, accept: Accept) -> None:
     if response.status != 200:
-        busy = response.status == 429 or response.status >= 500
-        raise Refused("busy" if busy else "status", f"{response.status} {response.reason}")
+        is_busy = response.status == 429 or response.status >= 500
+        raise Refused("busy" if is_busy else "status", f"{response.status} {response.reason}")
     content_type = (response.getheader("Content-Type") or "").partition(";")[0].strip().lower()
     if not accept(content_type):
-        raise Refused("type", f"the server calls it {content_type}")
+        raise Refused("type", f"content type is {content_type}")
     encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity":
-        raise Refused("type", f"sent as {encoding}, which was not asked for")
+        raise Refused("type", f"unrequested content encoding {encoding}")
