@@ -24,9 +24,10 @@ def test_preset_paper_is_the_papers_section_implementation_details() -> None:
     told = config.flat()
     paper = {"apl": "mcd", "mix": "mixup", "cycles": 3, "clean_rate": 0.4, "delta": 0.5, "style_alpha": 0.5}
     shared = {"batch": 128, "lr": 1e-3, "lr_shape": "fixed", "weight_decay": 5e-4, "momentum": 0.9}
+    shared |= {"trunk_rate": 1.0, "nesterov": False}
     assert {k: told[k] for k in paper | shared} == paper | shared
     assert told["epochs"] == 15
-    assert told["labeler"] == {**shared, "epochs": 30, "iterations": None, "inner_steps": 4}
+    assert told["labeler"] == {**shared, "epochs": 30, "iterations": None, "inner_steps": 4, "bottleneck": 0}
     assert (told["dual"], told["style"], told["diversity"], told["warm_epochs"]) == (True, True, True, 0)
 
 

@@ -64,6 +64,16 @@ def test_equal_runs_have_equal_hashes_wherever_their_files_lie() -> None:
     assert config(**config(preset="release").flat()).hash == config(preset="release").hash  # as resume gives them
 
 
+@pytest.mark.parametrize(
+    ("method", "hash"),
+    [("eid", "0c2bffb4b17380d3"), ("mcd+mixstyle", "c2b7530a2d9d8cbc"), ("source-only", "aa1a3240919a5ba7")],
+)
+def test_later_settings_do_not_change_the_hash_of_earlier_runs(method: str, hash: str) -> None:
+    """Hashes of version 0.1: its runs can be resumed."""
+    assert resolve({"labeled": "a", "method": method}, kind="photo", size=32).hash == hash
+    assert resolve({"labeled": "a", "method": method, "trunk_rate": 0.5}, kind="photo", size=32).hash != hash
+
+
 @pytest.mark.parametrize("other", [{"seed": 1}, {"lr": 0.5}, {"labeler": {"lr": 0.5}}, {"apl_weights": "w.pth"}])
 def test_unlike_runs_have_unlike_hashes(other: dict[str, Any]) -> None:
     assert config(**other).hash != config().hash

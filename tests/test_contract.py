@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runs import same_weights, short_settings, train_here, weights_of
-from ssdg.data.sets import Inputs, PseudoLabels
+from ssdg.data.sets import Inputs, LabeledSet, PseudoLabels
 from ssdg.data.streams import Pipeline
 from ssdg.engine.batches import make_stream
 from ssdg.engine.checkpoint import load_state, save_state
@@ -82,6 +82,20 @@ def test_three_steps_change_every_network_and_give_finite_scalars(method: str, w
     assert all(math.isfinite(value) for value in scalars.values())
     still = [name for name, p in learner.nets.named_parameters() if torch.equal(p, before[name])]
     assert not still
+
+
+@pytest.mark.parametrize(
+    ("method", "strategy"), [(name, strategy) for name in ALL for strategy in METHODS[name].web_labels]
+)
+def test_a_plain_domain_next_to_a_crawl(method: str, strategy: str, world: Path, cache: Path) -> None:
+    """Domains are numbered without gaps where sets are joined, whatever becomes of the web-labels."""
+    given = {"unlabeled": ["sketch"], "web": ["neon"], "web_label": strategy}
+    learner, recorder, pipeline = requests_of(method, world, cache, **given)
+    labeled = recorder.inputs[0].labeled
+    if isinstance(labeled, LabeledSet) and "unlabeled" not in METHODS[method].needs:
+        assert set(labeled.domain) == set(range(labeled.num_domains))
+    scalars = three_steps(learner, recorder.inputs[0], pipeline)
+    assert all(math.isfinite(value) for value in scalars.values())
 
 
 @pytest.mark.parametrize("method", ALL)

@@ -98,6 +98,9 @@ class RunConfig(BaseModel):
         Only the last part of a path counts; the contents of the data are the problem's fingerprint.
         """
         values = strip_folders(self.model_dump(mode="json"), self.settings.path_fields)
+        values["settings"] = drop_later_defaults(values["settings"])
+        if self.settings.revision > 1:
+            values["revision"] = self.settings.revision
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def flat(self) -> Flat:
@@ -108,6 +111,17 @@ class RunConfig(BaseModel):
 
 RUN_KEYS = tuple(name for name in RunConfig.model_fields if name != "settings")
 PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists `unlabeled` and `web`
+
+
+# Settings added after version 0.1, with the values that change nothing. At these they are not part of a hash, so that
+# runs started before they existed can be resumed.
+LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
+
+
+def drop_later_defaults(values: Flat) -> Flat:
+    """Return the settings without later additions at their defaults, nested settings included."""
+    rest = {key: value for key, value in values.items() if LATER_DEFAULTS.get(key, ...) != value}
+    return {key: drop_later_defaults(value) if isinstance(value, dict) else value for key, value in rest.items()}
 
 
 def strip_folders(values: Flat, path_fields: tuple[str, ...] = ()) -> Flat:
@@ -142,6 +156,7 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
             resolved = merge(resolved, {group: nested.presets.get(name, {})})
     if has_crawl:
         resolved = merge(resolved, method.settings.crawl_defaults)
+        resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
     return _validate(merge(resolved, values), method)
 
 

@@ -9,6 +9,10 @@ class UserError(ValueError):
     """
 
 
+class Note(UserWarning):
+    """Something worth knowing about a run that is no error; the command line prints it on one line."""
+
+
 class Stopped(Exception):
     """Interruption by the user after a checkpoint was written; the message says how to resume."""
 

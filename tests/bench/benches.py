@@ -58,8 +58,8 @@ def write_bench(
 def write_result(folder: Path, score: float, labels: list[dict[str, Any]], epochs_averaged: int, seed: int) -> None:
     """A finished cell."""
     target = {
-        "final": {"network_1": 1.0, "mean": score + 1},
-        "last_five": {"network_1": 2.0, "mean": score},
+        "final": {"network_1": score + 1, "mean": score + 1},
+        "last_five": {"network_1": score, "mean": score},
         "epochs_averaged": epochs_averaged,
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -128,6 +128,19 @@ def test_domain_adaptation_has_no_other_domains(grid) -> None:  # type: ignore[n
     assert grid(suite, tasks=("P>S",)).cells[0].config["unlabeled"] is None
 
 
+def test_a_schedule_of_the_paper_is_for_its_presets_and_can_be_changed(grid) -> None:  # type: ignore[no-untyped-def]
+    suite = Suite("s", "x", (Row("mcd", "DA", "mcd", {}, None, {"epochs": 7, "batch": 36}),), any_data=True)
+    chosen = {"tasks": ("P>S",), "settings": {"backbone": "digits-cnn", "weights": "none", "size": 32}}
+    epochs = [
+        grid(suite, preset=preset, **chosen).cells[0].config["epochs"] for preset in ("paper", "release", "quick")
+    ]
+    assert epochs[:2] == [7, 7]
+    assert epochs[2] != 7
+    chosen["settings"] = {**chosen["settings"], "epochs": 2}
+    config = grid(suite, preset="paper", **chosen).cells[0].config
+    assert (config["epochs"], config["batch"]) == (2, 36)
+
+
 def test_suite_json_is_read_as_it_was_written(grid, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     expanded = grid(tasks=("P>S",))
     claim(tmp_path, expanded)

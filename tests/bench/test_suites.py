@@ -85,3 +85,18 @@ def test_the_paper_has_twelve_numbers_for_every_row_that_names_it(suite: Suite) 
     for row in named:
         selectors = {"table": suite.table, **(row.paper or {})}
         assert len(paper_numbers(str(selectors.pop("table")), selectors)) == 12, row.name
+
+
+def test_domain_adaptation_has_the_schedule_of_cdans_release() -> None:
+    """50,004 steps of 36 images; trunk 0.001, new layers 0.01, decayed by (1 + 0.001 i)^-0.75; a 256-d bottleneck."""
+    for row in find_suite("uda-office").rows:
+        values = {"labeled": "a", "method": row.method, **merge(row.schedule, row.settings)}
+        config = resolve(values, kind="photo", size=224)
+        settings = config.settings.nested().get("labeler", config.settings)
+        assert settings.epochs * (settings.iterations or 0) == 50_004
+        assert (settings.batch, settings.lr, settings.lr_shape) == (36, 0.01, "inverse")
+        assert settings.lr * settings.trunk_rate == pytest.approx(0.001)
+        assert (settings.momentum, settings.nesterov, settings.weight_decay) == (0.9, True, 5e-4)
+        assert getattr(settings, "bottleneck", 256) == 256
+        if row.method == "eid":  # DCG keeps the paper's
+            assert (config.settings.epochs, config.settings.batch, config.settings.lr) == (15, 128, 1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,22 @@ def test_the_target_is_the_only_unlabeled_domain_whole_and_without_labels(world:
     assert sorted(map(bytes, pool.digest)) == sorted(map(bytes, problem.target.images.digest))
     assert problem.task.setting == "uda"
     assert not hasattr(problem.task.unlabeled["night"], "y")
+
+
+def test_a_target_with_splits_is_used_completely(world: Path, cache: Path, tmp_path: Path) -> None:
+    """`train` and `val` folders hold images out of the labeled source only."""
+    root = tmp_path / "split"
+    for domain in ("photo", "night"):
+        for number, path in enumerate(sorted((world / domain).rglob("*.png"))):
+            part = "val" if number % 4 == 0 else "train"
+            copy = root / domain / part / path.parent.name / path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    _, problem = open_run(short_settings("mcd", data=str(root), **UDA), cache, device="cpu")
+    assert problem.target is not None
+    assert len(problem.task.unlabeled["night"]) == len(problem.target.images) == 24
+    assert problem.validation is not None
+    assert len(problem.validation) == len(list((root / "photo" / "val").rglob("*.png")))
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if METHODS[name].family in ("source", "DA")])

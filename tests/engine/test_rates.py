@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from ssdg.engine.loop import LearningRate, hump
+from ssdg.methods.api import Settings, sgd, with_head
+from ssdg.models.backbones import build_backbone
 
 
 def test_a_hump_rises_over_a_tenth_and_falls_by_a_cosine() -> None:
@@ -44,3 +46,22 @@ def test_every_group_keeps_its_share_of_the_rate() -> None:
     assert rates(LearningRate(1 / 4), 2) == [[0.025, 0.005, 0.125]] * 2
     for step, seen in enumerate(rates(LearningRate(1 / 9, "hump"), 30)):
         assert seen == pytest.approx([lr / 9 * hump(step, 30) for lr in (0.1, 0.02, 0.5)])
+
+
+def test_the_inverse_shape_is_cdans() -> None:
+    factors = [rates(LearningRate(shape="inverse"), 1001)[step][0] / 0.1 for step in (0, 1000)]
+    assert factors == pytest.approx([1.0, 2**-0.75])  # (1 + 0.001 · 1000)^-0.75
+
+
+def test_a_trunk_has_its_own_rate() -> None:
+    """Heads learn at lr, backbones at lr · trunk_rate, and both follow the shape."""
+    settings = Settings(lr=0.01, trunk_rate=0.1, nesterov=True)  # type: ignore[call-arg]
+    network = with_head(build_backbone("digits-cnn"), 3)
+    optimizer = sgd([network], settings)
+    new, trunk = optimizer.param_groups
+    assert [group["lr"] for group in (new, trunk)] == pytest.approx([0.01, 0.001])
+    assert all(group["nesterov"] for group in (new, trunk))
+    assert {id(p) for p in new["params"]} == {id(p) for p in network[-1].parameters()}
+    assert {id(p) for p in trunk["params"]} == {id(p) for p in network[0].parameters()}
+    assert len(sgd([network], Settings(lr=0.01)).param_groups) == 1  # type: ignore[call-arg]
+    assert len(sgd([network[-1]], settings).param_groups) == 1  # no trunk in it

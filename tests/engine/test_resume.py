@@ -22,6 +22,7 @@ from ssdg.engine.events import read_event_dicts
 from ssdg.engine.run import read_run_file
 from ssdg.engine.stages import StageTrainer
 from ssdg.errors import UserError
+from ssdg.methods.generalization.ddaig import DdaigSettings
 from ssdg.models.backbones import build_backbone
 
 FEW_STEPS: dict[str, Any] = {"batch": 8, "labeler": {"epochs": 2, "batch": 8, "lr": 0.01}}  # 48 in all
@@ -187,6 +188,17 @@ def test_a_run_moved_elsewhere_goes_on_as_it_was_started(
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert threads == [1]
     assert not (tmp_path / "decoded").exists()
+
+
+def test_a_run_of_an_earlier_revision_of_the_method_is_refused(
+    world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same settings give other numbers: a run must not mix the two."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(DdaigSettings, "revision", 1)
+        train_here(world, cache, tmp_path, "ddaig", epochs=1)
+    with pytest.raises(UserError, match="an earlier version of ddaig, which gives other numbers"):
+        train_here(world, cache, tmp_path, "ddaig", epochs=1)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"config": 3, "hash": "", "fingerprint": ""}'])

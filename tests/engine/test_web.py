@@ -120,8 +120,28 @@ def test_crawls_of_one_name_are_told_apart(world: Path, cache: Path, crawl: Path
 
 
 def test_the_clean_rate_of_crawls_is_a_default(world: Path, cache: Path, crawl: Path) -> None:
-    given = short_settings("eid", data=str(world), web=[str(crawl)], clean_rate=0.3)
-    assert open_run(given, cache, device="cpu")[0].settings.clean_rate == 0.3  # type: ignore[attr-defined]
+    def rate(**more: Any) -> float:
+        config, _ = open_run(short_settings("eid", data=str(world), **more), cache, device="cpu")
+        return float(config.settings.clean_rate)  # type: ignore[attr-defined]
+
+    assert rate(web=[str(crawl)], clean_rate=0.3) == 0.3
+    assert rate(web=[str(crawl)]) == 0.6  # the paper's for PACS-Webdata
+    assert rate(web=[str(crawl)], preset="release") == 0.4  # as in every configuration of the release
+    assert rate() == rate(preset="release") == 0.4
+
+
+def test_a_crawl_is_found_by_its_role(world: Path, cache: Path, tmp_path: Path) -> None:
+    """Not by the keys: `unlabeled` may name the crawl of a web benchmark, and `uda` has none."""
+    root = tmp_path / "webdata"
+    for name in ("art_painting", "cartoon", "photo", "sketch", "web"):
+        shutil.copytree(world / "photo", root / name)
+
+    def rate(**more: Any) -> float:
+        given = {**short_settings("eid", data=str(root)), "labeled": "photo", "target": "sketch", **more}
+        return float(open_run(given, cache, device="cpu")[0].settings.clean_rate)  # type: ignore[attr-defined]
+
+    assert rate() == rate(unlabeled=["web"]) == 0.6
+    assert rate(setting="uda") == rate(unlabeled=["cartoon"]) == 0.4
 
 
 @pytest.mark.parametrize(

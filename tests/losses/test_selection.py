@@ -117,6 +117,10 @@ def test_clean_mask_by_hand():
     assert clean_mask(pool, 0.5).tolist() == [False, True, False, True, False]
     assert clean_mask(pool, 0.5, first_only=True).tolist() == [True, False, False, True, False]
     assert clean_mask(pool, 1.0).tolist() == [True, True, False, True, True]
+    # without sample 1 the best half of 0, 3, 4 (.54, .56, .54) is 3 and the first of two equals
+    eligible = torch.tensor([True, False, True, True, True])
+    assert clean_mask(pool, 0.3, eligible=eligible).tolist() == [False, False, False, True, False]
+    assert clean_mask(pool, 1.0, eligible=eligible).tolist() == [True, False, False, True, True]
 
 
 def test_clean_mask_depends_on_all_it_is_given():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,22 @@ def test_every_domain_gets_a_labeler_then_the_second_method_learns_all() -> None
     assert "unlabeled" not in main
     assert main["product"]
     assert trainer.builds[-1].options["num_domains"] == 3
+
+
+def test_a_domain_that_is_rejected_entirely_leaves_no_gap() -> None:
+    """An open-set labeler may reject all of `sea`: then `sky` is domain 1 of two, and not domain 2."""
+
+    class RejectingRecorder(Recorder):
+        def label(self, key, learner, pool, rule, **more):  # type: ignore[no-untyped-def]
+            labels = super().label(key, learner, pool, rule, **more)
+            return replace(labels, keep=np.full(len(pool), key == "apl/sky"))
+
+    trainer = RejectingRecorder(random_logits)
+    pair = compose(find_method("mcd"), METHODS["mixstyle"])
+    pair.fit(TASK, trainer, trainer.build, pair.settings())
+    (main,) = trainer.trained("main")
+    assert main["labeled"].domain.tolist() == [0] * 3 + [1] * 3
+    assert trainer.builds[-1].options["num_domains"] == 2
 
 
 def test_settings_of_both_reach_their_stages() -> None:

@@ -22,6 +22,8 @@ from builders import (
 from ssdg.data.sets import Batch
 from ssdg.methods.api import Sizes
 from ssdg.methods.generalization.ddaig import Ddaig, DdaigSettings, frozen
+from ssdg.models.backbones import build_backbone
+from ssdg.models.common import IMAGENET_STD
 
 X = random_images(6, 0, size=4)
 DOMAIN = torch.tensor([0, 2, 1, 1, 0, 2])
@@ -154,3 +156,16 @@ def test_one_domain_has_nothing_to_fool():
 def test_logits_are_those_of_the_classifier():
     ddaig = learner()
     torch.testing.assert_close(ddaig.logits(X), ddaig.nets["network"](X)[None])
+
+
+@pytest.mark.parametrize(
+    ("backbone", "most"), [("resnet18", [0.3 * s for s in IMAGENET_STD]), ("digits-cnn", [0.15] * 3)]
+)
+def test_the_strength_is_that_of_normalized_images(backbone, most):
+    """The release adds 0.3 · tanh to normalized images: ±0.0687 for red in [0, 1] with ImageNet's statistics."""
+    torch.manual_seed(0)
+    ddaig = Ddaig(lambda: build_backbone(backbone), Sizes(3, 3), make_settings())
+    ddaig.perturbation = torch.nn.Module()
+    ddaig.perturbation.forward = torch.ones_like
+    changes = ddaig._perturb(torch.zeros(2, 3, 32, 32)).amax((0, 2, 3))
+    torch.testing.assert_close(changes, torch.tensor(most))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from builders import SOFT, PlainSGD, TinyBackbone, X, at_epoch, built, labeled_batch, plain_cross_entropy
+from ssdg.cli import call
 from ssdg.data.sets import Batch
 from ssdg.methods.generalization.rsc import Rsc, RscSettings
 
@@ -86,3 +87,12 @@ def test_every_setting_changes_the_result():
 def test_logits_come_from_unmasked_features():
     rsc = learner()
     torch.testing.assert_close(rsc.logits(X)[0], rsc.nets["head"](rsc.nets["backbone"](X)))
+
+
+def test_maps_of_one_position_are_noted(world, cache, tmp_path, capsys):
+    """ResNet-18 at 32 px: masking positions has no effect, and the run says so once."""
+    small = ["backbone=resnet18", "weights=none", "size=32", "batch=4", "epochs=1", "iterations=6", "spatial_rate=1"]
+    args = ["train", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache, "--device", "cpu"]
+    assert call([str(arg) for arg in (*args, "--method", "rsc", "--out", tmp_path / "run", *small)]) == 0
+    err = capsys.readouterr().err
+    assert err.count("note: rsc masks no positions here") == 1

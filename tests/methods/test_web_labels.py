@@ -131,6 +131,17 @@ def test_rejected_images_take_no_part_in_dcg():
     assert args["pseudo"].y.max() < 3
 
 
+@pytest.mark.parametrize("clean_rejected", [True, False])
+def test_rejected_images_enter_the_clean_set_only_if_they_may(clean_rejected):
+    recorder = OpenRecorder(3.0)
+    settings = EidSettings(cycles=1, apl="osbp", clean_rate=1.0, clean_rejected=clean_rejected)
+    fit(TASK, recorder, recorder.build, settings)
+    is_known = np.concatenate([recorder.labels[f"apl/{name}", 1].keep for name in ("sea", "sky")])
+    is_clean = recorder.labels["eid", 1].keep
+    assert is_clean[is_known].any()
+    assert is_clean[~is_known].any() == clean_rejected
+
+
 def test_rejecting_everything_is_told():
     recorder = OpenRecorder(1e4)
     with pytest.raises(UserError, match=r"osbp rejected every unlabeled image in cycle 1; .* apl=mcd"):

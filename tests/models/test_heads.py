@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from runs import train_here
+from ssdg.artifact.load import load_model
 from ssdg.errors import UserError
-from ssdg.models.heads import CosineHead, linear_head
+from ssdg.models.heads import Bottleneck, CosineHead, linear_head
 
 
 def test_cosine_logits_by_hand() -> None:
@@ -70,3 +74,17 @@ def test_logits_are_the_same_under_autocast(head: nn.Module) -> None:
 def test_a_temperature_of_zero_is_refused() -> None:
     with pytest.raises(UserError, match="must be positive, not 0"):
         CosineHead(4, 2, temperature=0)
+
+
+@pytest.mark.parametrize("method", ["dan", "dann", "cdan-e", "mcd", "mme", "osbp"])
+def test_a_bottleneck_is_between_backbone_and_heads(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
+    """It trains at the rate of new layers, is saved with the model, and is there when the model is loaded."""
+    train_here(world, cache, tmp_path, method, epochs=1, iterations=2, bottleneck=16, trunk_rate=0.1)
+    model = load_model(tmp_path, "cpu")
+    (bottleneck,) = (m for m in model.learner.nets.modules() if isinstance(m, Bottleneck))
+    assert bottleneck.linear.weight.shape[0] == bottleneck.num_features == 16
+    (optimizer, *_) = (o for o in model.learner.opts.values() if len(o.param_groups) == 2)
+    new, trunk = ({id(p) for p in group["params"]} for group in optimizer.param_groups)
+    assert {id(p) for p in bottleneck.linear.parameters()} <= new
+    assert {id(p) for p in bottleneck.backbone.parameters()} == trunk
+    assert model.logits(np.zeros((1, 32, 32, 3), np.uint8)).shape[1:] == (1, 3)

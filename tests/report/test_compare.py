@@ -44,7 +44,7 @@ def test_a_benchmark_beside_the_paper(tmp_path: Path) -> None:
     """Means, deviations and counts of seeds; ours minus the paper's; what is missing by name."""
     compared = build([bench(tmp_path / "pacs")])["compared"][0]
     table = compared["table"]
-    assert table["columns"] == ["method", "P → A", "P → C", "average"]
+    assert table["columns"] == ["method", "P → A", "P → C", "average", "networks averaged"]
     rows = {row[0]["text"]: row[1:] for row in table["rows"]}
     eid, mcd = rows["eid"], rows["mcd"]
     assert eid[0]["text"] == "62.00 ± 2.83"

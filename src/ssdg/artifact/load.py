@@ -247,7 +247,9 @@ def build_learner(card: ModelCard, shapes: Shapes, path: Path) -> Learner:
     """Build the networks of the card, unless they need far more memory than the values in the file."""
     sizes = Sizes(len(card.classes), card.num_domains)
     with AllocationBudget(2 * sum(map(math.prod, shapes.values())) + SLACK, path):
-        return find_method(card.learner).learner(lambda: build_backbone(card.backbone, "none"), sizes, card.settings)
+        extend = card.settings.extend_backbone
+        learner = find_method(card.learner).learner
+        return learner(lambda: extend(build_backbone(card.backbone, "none")), sizes, card.settings)
 
 
 class AllocationBudget(TorchFunctionMode):

@@ -193,6 +193,7 @@ def last_part(value: Any) -> Any:
 
 
 Number = Literal["last-five", "final"]
+Network = Literal["1", "2", "mean"]  # which network a table scores
 
 
 @dataclass(frozen=True)
@@ -202,16 +203,20 @@ class Results:
     grid: Grid
     by_cell: Mapping[str, Result]  # by id of the cell
 
-    def accuracy(self, cell: Cell, number: Number) -> float | None:
-        """Return the accuracy (%) on the target, with the networks' probabilities averaged; None if not finished."""
+    def accuracy(self, cell: Cell, number: Number, network: Network = "mean") -> float | None:
+        """Return the accuracy (%) of a network on the target; None if the cell is not finished.
+
+        `mean` averages the networks' probabilities. A method with fewer networks is scored by its mean.
+        """
         scores = self.by_cell[cell.id].target if cell.id in self.by_cell else None
         if scores is None:
             return None
-        return (scores.final if number == "final" else scores.last_five)["mean"]
+        by_network = scores.final if number == "final" else scores.last_five
+        return by_network.get(f"network_{network}", by_network["mean"])
 
-    def scores(self, row: str, number: Number) -> dict[tuple[str, int], float]:
+    def scores(self, row: str, number: Number, network: Network = "mean") -> dict[tuple[str, int], float]:
         """Return the known accuracies of a row by task and seed."""
-        known = {(cell.task, cell.seed): self.accuracy(cell, number) for cell in self.grid.of(row)}
+        known = {(cell.task, cell.seed): self.accuracy(cell, number, network) for cell in self.grid.of(row)}
         return {key: value for key, value in known.items() if value is not None}
 
 

@@ -94,10 +94,12 @@ def expand(suite: Suite, choice: SuiteChoice, cache: Path, *, device: str = "aut
     for seed, task, row in product(seeds, tasks, rows):  # neighbors have the most in common
         labeled, target = domains.tasks[task]
         row_settings = with_full_paths({**row.settings, "method": row.method, "data": shared["data"]})
-        settings = merge(applicable_settings(row, shared), row_settings)
+        row_preset = row.settings.get("preset", preset)
+        schedule = row.schedule if row_preset in ("paper", "release") else {}
+        settings = merge(merge(schedule, applicable_settings(row, shared)), row_settings)
         others = None if settings.get("setting") == "uda" else domains.unlabeled(labeled, target)
         settings |= {"labeled": labeled, "unlabeled": others, "target": target}
-        settings |= {"method": row.method, "preset": row.settings.get("preset", preset), "seed": seed}
+        settings |= {"method": row.method, "preset": row_preset, "seed": seed}
         config = resolve_config(settings, benchmark, device=device)
         cells.append(Cell(config.hash, row.name, task, seed, config.flat()))
     return Grid(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from typing import Any
 
 from cyclopts import App, CycloptsError
 
-from ..errors import NotFinite, Stopped, UserError, missing_package_message
+from ..errors import Note, NotFinite, Stopped, UserError, missing_package_message
 
 USER_MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
 STDIN = "/dev/stdin"
@@ -54,8 +56,27 @@ def main(args: list[str] | None = None) -> None:
     sys.exit(call(sys.argv[1:] if args is None else args))
 
 
+def show_notes() -> None:
+    """Print notes of a run on one line each; leave other warnings to Python."""
+    show_warning = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+        if issubclass(category, Note):
+            print(f"note: {message}", file=sys.stderr)
+        else:
+            show_warning(message, category, filename, lineno, *rest)
+
+    warnings.showwarning = show  # type: ignore[assignment]
+
+
 def call(args: list[str]) -> int:
     """Run a command and return its exit code."""
+    with warnings.catch_warnings():
+        show_notes()
+        return _call(args)
+
+
+def _call(args: list[str]) -> int:
     try:
         code = app(
             replace_stdin_dash(add_reject_default(args)),

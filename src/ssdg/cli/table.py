@@ -19,6 +19,7 @@ def table(
     format_: Annotated[Literal["text", "markdown", "latex", "csv", "json"], Parameter(name="--format")] = "text",
     paper: Annotated[bool, Parameter(negative=())] = False,
     number: Literal["last-five", "final"] = "last-five",
+    network: Literal["1", "2", "mean"] | None = None,
     against: str | None = None,
     out: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> int:
@@ -36,6 +37,9 @@ def table(
         Show the paper's numbers below ours.
     number
         last-five: mean of the last five epochs, as in the paper. final: the last epoch.
+    network
+        Score network 1, network 2, or the mean of their probabilities. Methods with one network have that one.
+        [default: 1, as the authors' release, for the paper's suites; mean for others]
     against
         The row to test against every other row.  [default: eid, or the first of family ours]
     out
@@ -49,7 +53,7 @@ def table(
     from ..bench.tables.text import print_table
     from ..files import write_text
 
-    results_table = make_table(read_results(folder), number, paper=paper, against=against)
+    results_table = make_table(read_results(folder), number, network=network, paper=paper, against=against)
     console = Console()
     if out is not None:
         write_text(out, render(results_table, format_))

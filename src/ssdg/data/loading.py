@@ -89,12 +89,17 @@ def load_domain(
     *,
     validation_rate: float,
     by_class: bool,
+    use_splits: bool = True,
     progress: ProgressCallback | None = None,
 ) -> LoadedDomain:
-    """Decode a domain (or open its cached images) and split it; `by_class`: hold out the same rate of each class."""
+    """Decode a domain (or open its cached images) and split it.
+
+    `by_class`: hold out the same rate of each class. `use_splits`: the domain's own split, if it has one, replaces
+    `validation_rate`.
+    """
     cached = load_images(domain.items, size, cache, title=domain.name, progress=progress)
     labels = tuple(domain.labels[i] for i in cached.item)
-    if "train" in domain.splits:
+    if use_splits and "train" in domain.splits:
         train = np.isin(cached.item, domain.splits["train"])
         listed = domain.splits.get("crossval")
         held_out = ~train if listed is None else np.isin(cached.item, listed) & ~train

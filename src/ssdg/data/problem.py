@@ -157,10 +157,22 @@ def _load_problem(
 ) -> Problem:
     """Decode and assemble; the first of `sources` is the labeled domain."""
     image_size, rate = size or protocol.image_size, protocol.validation_rate
-    rates = [rate, *(0 if use_all_unlabeled or setting == "uda" else rate for _ in sources[1:])]
+    # In domain adaptation every target image is unlabeled training data and is evaluated, as the protocol demands.
+    use_all = use_all_unlabeled or setting == "uda"
     loaded = [
-        load_domain(d, image_size, cache, validation_rate=r, by_class=i == 0, progress=progress)
-        for i, (d, r) in enumerate(zip(sources, rates, strict=True))
+        load_domain(sources[0], image_size, cache, validation_rate=rate, by_class=True, progress=progress),
+        *(
+            load_domain(
+                domain,
+                image_size,
+                cache,
+                validation_rate=0 if use_all else rate,
+                by_class=False,
+                use_splits=setting != "uda",
+                progress=progress,
+            )
+            for domain in sources[1:]
+        ),
     ]
     loaded_target = None
     if target:

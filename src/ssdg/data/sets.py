@@ -191,6 +191,11 @@ def concat_labeled(sets: Sequence[LabeledSet]) -> LabeledSet:
     )
 
 
+def renumber_domains(labeled: LabeledSet) -> LabeledSet:
+    """Return the set with domains 0, 1, ... in their order and without gaps, as methods of several domains expect."""
+    return replace(labeled, domain=np.unique(labeled.domain, return_inverse=True)[1].reshape(-1))
+
+
 def concat_unlabeled(sets: Sequence[UnlabeledSet]) -> UnlabeledSet:
     """Concatenate unlabeled sets."""
     return UnlabeledSet(concat_tables([s.images for s in sets]), np.concatenate([s.domain for s in sets]))

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..data.streams import BatchStream
 from ..errors import NotFinite, Stopped
 from ..machine import Machine
-from ..methods.api import Learner, Progress
+from ..methods.api import Learner, LrShape, Progress
 from ..profiling import current_profile, timed
 from ..schema import HistoryRow, StageMeta, to_json
 from ..seeds import derive_seed
@@ -38,16 +38,28 @@ def hump(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / (steps - warm_up)))
 
 
+def inverse(step: int, steps: int) -> float:
+    """Return (1 + 0.001 · step)^−0.75: the decay of CDAN's release, whatever the number of steps."""
+    return float((1 + 0.001 * step) ** -0.75)
+
+
+SHAPES: dict[LrShape, Callable[[int, int], float]] = {
+    "fixed": lambda step, steps: 1.0,
+    "hump": hump,
+    "inverse": inverse,
+}
+
+
 @dataclass(frozen=True)
 class LearningRate:
     """lr = lr_initial · `scale` · the shape's factor, for every optimizer of a learner."""
 
     scale: float = 1.0
-    shape: str = "fixed"
+    shape: LrShape = "fixed"
 
     def set(self, learner: Learner, step: int, steps: int) -> None:
         """Set the rate of this step. It follows from the step's number alone, so none of it needs saving."""
-        factor = hump(step, steps) if self.shape == "hump" else 1.0
+        factor = SHAPES[self.shape](step, steps)
         for optimizer in learner.opts.values():
             for group in optimizer.param_groups:
                 group.setdefault("initial_lr", group["lr"])

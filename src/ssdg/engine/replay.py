@@ -88,7 +88,7 @@ def open_past_run(folder: Path, *, cache: Path | None = None, device: str = "aut
     cache = cache or Path(run_file.options.get("cache") or default_cache())
     config, problem = open_run(run_file.config, cache, device=device)
     if problem.fingerprint != run_file.fingerprint:
-        raise UserError(f"the images have changed since the run in {folder}; restore them, or train anew")
+        raise UserError(f"the images have changed since the run in {folder}; restore them, or train again")
     if config.discover_domains is not None:
         problem = known_domains(config, problem, folder).problem
     return PastRun(folder, config, problem, start_machine(device, config.precision))

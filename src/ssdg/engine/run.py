@@ -60,7 +60,8 @@ class Builder:
         backbone, weights = request.backbone or self.config.backbone, request.weights or self.config.weights
         torch.manual_seed(derive_seed(self.config.seed, "init", request.key))
         sizes = Sizes(self.num_classes, request.num_domains)
-        learner = request.learner(lambda: build_backbone(backbone, weights), sizes, request.settings)
+        extend = request.settings.extend_backbone
+        learner = request.learner(lambda: extend(build_backbone(backbone, weights)), sizes, request.settings)
         self.machine.prepare(learner)
         name = method_of_learner(request)
         self.built[id(learner)] = BuiltLearner(name, backbone, request.num_domains, request.settings)
@@ -278,7 +279,8 @@ def claim(folder: Path, config: RunConfig, problem: Problem, provenance: Flat) -
         before = existing.config
         keys = sorted(k for k in before.keys() | current.keys() if before.get(k) != current.get(k))
         differences = ", ".join(f"{k}={before.get(k)!r} there, {current.get(k)!r} now" for k in keys[:3])
-        raise UserError(f"{folder} holds a run of another configuration ({differences}); give another --out")
+        reason = differences or f"an earlier version of {config.method}, which gives other numbers"
+        raise UserError(f"{folder} holds a run of another configuration ({reason}); give another --out")
     if existing.fingerprint != problem.fingerprint:
         raise UserError(f"the images have changed since the run in {folder} began; give another --out")
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache as memoize
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -33,39 +34,39 @@ EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
 def open_run(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConfig, Problem]:
     """Resolve the settings and open the images that they name.
 
-    Parameters
-    ----------
-    settings
-        Run and method settings side by side, as in a YAML file: `labeled` is required; see docs/settings.md.
-    cache
-        Folder for decoded images; every image is decoded once.
-    device
-        auto, cpu or cuda: decides the precision where the settings say auto.
+        Parameters
+        ----------
+        settings
+            Run and method settings side by side, as in a YAML file: `labeled` is required; see docs/settings.md.
+        cache
+            Folder for decoded images; every image is decoded once.
+        device
+            auto, cpu or cuda: decides the precision where the settings say auto.
 
-    Returns
-    -------
-    config, problem
-        The resolved configuration, and the images with their hidden labels. Pass both to `ssdg.run`.
+        Returns
+        -------
+        config, problem
+            The resolved configuration, and the images with their hidden labels. Pass both to `ssdg.run`.
 
-    Raises
-    ------
-    UserError
-        In one sentence, for an unknown setting, domain or backbone, an invalid value, or unusable images.
+        Raises
+        ------
+        UserError
+            In one sentence, for an unknown setting, domain or backbone, an invalid value, or unusable images.
 
-    Examples
-    --------
-    >>> import ssdg
-    >>> from pathlib import Path
-    >>> ssdg.open_run({"data": "digits", "labeled": "mnis"}, Path("cache"))  # doctest: +SKIP
-    Traceback (most recent call last):
-    ssdg.errors.UserError: unknown domain 'mnis'; did you mean 'mnist'?
+        Examples
+        --------
+        >>> import ssdg
+        >>> from pathlib import Path
+    from typing import Any
+        >>> ssdg.open_run({"data": "digits", "labeled": "mnis"}, Path("cache"))  # doctest: +SKIP
+        Traceback (most recent call last):
+        ssdg.errors.UserError: unknown domain 'mnis'; did you mean 'mnist'?
     """
     if not settings.get("labeled"):
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
     settings = with_plugin(settings)
     benchmark = open_benchmark(settings, cache)
-    config = resolve_settings(settings, benchmark)
-    roles = roles_of(config, benchmark)
+    config, roles = resolve_roles(settings, benchmark)
     config = with_precision(config, device)
     problem = with_web_labels(open_problem(config, benchmark, roles, cache), config)
     check_discovery(config, problem)
@@ -113,16 +114,20 @@ def open_benchmark(settings: Flat, cache: Path) -> Benchmark | None:
 
 def resolve_config(settings: Flat, benchmark: Benchmark | None, *, device: str = "auto") -> RunConfig:
     """Return the resolved settings, or raise an error if a domain or a network they name is not available."""
-    config = resolve_settings(settings, benchmark)
-    roles_of(config, benchmark)
-    return with_precision(config, device)
+    return with_precision(resolve_roles(settings, benchmark)[0], device)
 
 
-def resolve_settings(settings: Flat, benchmark: Benchmark | None) -> RunConfig:
-    """Apply the defaults of the data, the preset and the settings."""
+def resolve_roles(settings: Flat, benchmark: Benchmark | None) -> tuple[RunConfig, Roles | None]:
+    """Apply the defaults of the data, the preset and the settings, and find the role of each domain.
+
+    A crawl changes defaults, and which domains are crawls follows from the resolved roles.
+    """
     known = data_defaults(benchmark) if benchmark else UNKNOWN_DATASET
-    has_crawl = bool(settings.get("web") or (known.web and settings.get("unlabeled") is None))
-    return resolve(settings, kind=known.augment, size=known.image_size, has_crawl=has_crawl)
+    data: dict[str, Any] = {"kind": known.augment, "size": known.image_size}
+    config = resolve(settings, **data)
+    roles = roles_of(config, benchmark)
+    has_crawl = bool(roles.crawls if roles else config.web)
+    return resolve(settings, **data, has_crawl=True) if has_crawl else config, roles
 
 
 def roles_of(config: RunConfig, benchmark: Benchmark | None) -> Roles | None:

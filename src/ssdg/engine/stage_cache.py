@@ -37,6 +37,7 @@ def stage_identity(
         "stage": [stage.key, stage.round, stage.epochs, stage.steps_per_epoch, stage.seed],
         "learner": [type(learner).__module__, type(learner).__qualname__],
         "settings": request.settings.model_dump(mode="json"),
+        "revision": request.settings.revision,
         "rate": stage.rate.scale,
         "images": [pipeline.kind, pipeline.num_classes, pipeline.world],
         "machine": [machine.device.type, machine.precision, torch.get_num_threads(), torch.__version__],

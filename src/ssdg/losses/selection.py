@@ -30,16 +30,26 @@ def small_loss_rows(losses: Tensor, rate: float) -> Tensor:
     return losses.topk(num_selected(len(losses), rate), largest=False).indices
 
 
-def clean_mask(logits: Tensor, rate: float, *, choice: Choice = "whole", first_only: bool = False) -> Tensor:
+def clean_mask(
+    logits: Tensor,
+    rate: float,
+    *,
+    choice: Choice = "whole",
+    first_only: bool = False,
+    eligible: Tensor | None = None,
+) -> Tensor:
     """Select the clean set: networks agree (Eq. agreement), then small loss at `rate` (Eq. small_loss). (n,) bool.
 
     `logits` is (networks, n, K). A sample's loss is its cross-entropy against the agreed class, summed over
     the networks, or of the first alone with `first_only`. The smallest losses are taken from all agreed samples
     (`whole`), from each agreed class at the same rate (`per-class`), or equally many from each agreed class
     (`balanced`): classes are cut to a common size, the smallest that selects at least `rate` of all.
+    Samples outside of `eligible` (n,) count as not agreed.
     """
     votes = logits.argmax(-1)
     agreed = (votes == votes[0]).all(0)
+    if eligible is not None:
+        agreed &= eligible
     log_probs = logits.log_softmax(-1).gather(-1, votes[0].expand(len(logits), -1).unsqueeze(-1)).squeeze(-1)
     losses = -(log_probs[0] if first_only else log_probs.sum(0))
     masks = [agreed] if choice == "whole" else [agreed & (votes[0] == k) for k in range(logits.shape[-1])]

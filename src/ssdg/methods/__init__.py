@@ -22,6 +22,7 @@ from ..models.heads import linear_head
 from . import adaptation, generalization, semi, source_only
 from .api import (
     METHODS,
+    AdaptationSettings,
     Build,
     LabelKind,
     Learner,
@@ -49,6 +50,7 @@ for name in ("mcd+mixstyle", "mcd+ddaig", "cdan-e+daeldg"):
 
 __all__ = [
     "METHODS",
+    "AdaptationSettings",
     "Backbone",
     "Batch",
     "Build",

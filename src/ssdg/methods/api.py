@@ -23,10 +23,11 @@ from ..data.sets import (
     View,
     WebLabel,
     concat_labeled,
+    renumber_domains,
 )
 from ..errors import unknown
-from ..models.backbones import Backbone
-from ..models.heads import linear_head
+from ..models.backbones import Backbone, backbones_of
+from ..models.heads import Bottleneck, linear_head
 from ..profiling import timed
 from ..schema import LabelKind as LabelKind
 
@@ -34,6 +35,7 @@ Family = Literal["source", "DA", "DG", "DA+DG", "SSL", "ours"]
 Need = Literal["unlabeled", "balanced", "second", "strong"]  # data; equal images per domain; extra views
 VIEWS: tuple[View, ...] = ("second", "strong")
 MakeBackbone = Callable[[], Backbone]
+LrShape = Literal["fixed", "hump", "inverse"]
 Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> class (n,), keep (n,)
 
 
@@ -57,13 +59,18 @@ class Settings(BaseModel):
     batch: int = Field(128, ge=2, description="labeled images per step; the same number of unlabeled ones is added")
     iterations: int | None = Field(None, ge=1, description="steps per epoch; empty: one pass over the data")
     lr: float = Field(1e-3, gt=0, description="learning rate of the first cycle")
-    lr_shape: Literal["fixed", "hump"] = Field(
-        "fixed", description="within a stage: fixed, or linear warm-up over a tenth of the steps, then cosine decay"
+    lr_shape: LrShape = Field(
+        "fixed",
+        description="within a stage: fixed; hump: linear warm-up over a tenth of the steps, then cosine decay; "
+        "inverse: (1 + 0.001 step)^-0.75",
     )
+    trunk_rate: float = Field(1.0, ge=0, description="factor on lr for the backbone; new layers learn at lr")
     momentum: float = Field(0.9, ge=0, lt=1)
+    nesterov: bool = Field(False, description="Nesterov momentum")
     weight_decay: float = Field(5e-4, ge=0)
 
     path_fields: ClassVar[tuple[str, ...]] = ()  # settings that hold a path: hashes use its last part only
+    revision: ClassVar[int] = 1  # increased when the same settings give other numbers: runs must not mix the two
     crawl_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults that change if an unlabeled domain is a crawl
 
     @field_validator("*", mode="before")
@@ -86,6 +93,10 @@ class Settings(BaseModel):
         """Return backbones other than the run's by the field that names them: (backbone, weights or None)."""
         return {}
 
+    def extend_backbone(self, backbone: Backbone) -> Any:
+        """Return the backbone that learners receive: `backbone`, or a network around it."""
+        return backbone
+
     def shortened(self, *, batch: int, iterations: int) -> Settings:
         """Return the settings of a dry run: one short epoch per stage, nested settings included."""
         update: dict[str, Any] = {"batch": batch, "epochs": 1, "iterations": iterations}
@@ -96,6 +107,16 @@ class Settings(BaseModel):
     def schedules(self) -> dict[str, list[float]]:
         """Return quantities worth plotting that follow from the settings alone: one value per epoch of a stage."""
         return {}
+
+
+class AdaptationSettings(Settings):
+    """Settings of a domain adaptation method."""
+
+    bottleneck: int = Field(0, ge=0, description="width of a linear layer behind the backbone; 0: none")
+
+    def extend_backbone(self, backbone: Backbone) -> Any:
+        """Add the bottleneck, if there is one."""
+        return Bottleneck(backbone, self.bottleneck) if self.bottleneck else backbone
 
 
 @dataclass(frozen=True)
@@ -322,7 +343,8 @@ class Method:
     needs
         Data and views that it needs.
     presets
-        Settings by preset name. "quick photo" and "quick none" apply to one kind of data only.
+        Settings by preset name. "quick photo" and "quick none" apply to one kind of data only, "quick crawl" if an
+        unlabeled domain is a crawl.
     algorithm
         Trains the product on a task. Default: one stage on all the data that it needs.
     uses_web_labels
@@ -375,7 +397,8 @@ def retained(task: Task) -> Task:
     """Return the task with web-labels as labels: crawls become labeled domains and are no longer unlabeled."""
     crawls = [task.unlabeled[name].labeled_as(y) for name, y in task.web.items()]
     rest = {name: pool for name, pool in task.unlabeled.items() if name not in task.web}
-    return replace(task, labeled=concat_labeled([task.labeled, *crawls]), unlabeled=rest, web={})
+    labeled = renumber_domains(concat_labeled([task.labeled, *crawls]))
+    return replace(task, labeled=labeled, unlabeled=rest, web={})
 
 
 METHODS: dict[str, Method] = {}
@@ -402,13 +425,24 @@ def find_method(name: str, family: Family | None = None) -> Method:
 
 
 def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:
-    """Return the paper's optimizer over all parameters of the modules, fused: same numbers, half the time."""
-    parameters = list(chain.from_iterable(m.parameters() for m in modules))
+    """Return the paper's optimizer over all parameters of the modules, fused: same numbers, half the time.
+
+    With `trunk_rate`, backbones form a group of their own at `lr` · `trunk_rate`.
+    """
+    modules = list(modules)
+    parameters: list[Any] = list(chain.from_iterable(m.parameters() for m in modules))
+    if settings.trunk_rate != 1:
+        trunk = {id(p) for m in modules for backbone in backbones_of(m) for p in backbone.parameters()}
+        new = [p for p in parameters if id(p) not in trunk]
+        old = [p for p in parameters if id(p) in trunk]
+        parameters = [{"params": new}] if new else []
+        parameters += [{"params": old, "lr": settings.lr * settings.trunk_rate}] if old else []
     return SGD(
         parameters,
         lr=settings.lr,
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
+        nesterov=settings.nesterov,
         fused=True,
     )
 

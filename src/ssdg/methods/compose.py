@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from ..data.sets import Task, concat_labeled
+from ..data.sets import Task, concat_labeled, renumber_domains
 from .api import Build, Learner, Method, Settings, Trainer, find_method
 from .eid.labeling import Labeling
 
@@ -22,8 +22,8 @@ def compose(first: Method, second: Method) -> Method:
 
     def algorithm(task: Task, trainer: Trainer, build: Build, settings: Any) -> Learner:
         labeling = Labeling(first, settings.labeler)
-        pseudo = labeling.pseudo_label(task, trainer, labeling.build(task, build), task.labeled)
-        joined = replace(task, labeled=concat_labeled([task.labeled, pseudo]), unlabeled={})
+        pseudo, _ = labeling.pseudo_label(task, trainer, labeling.build(task, build), task.labeled)
+        joined = replace(task, labeled=renumber_domains(concat_labeled([task.labeled, pseudo])), unlabeled={})
         second_settings = second.settings.model_validate(settings.model_dump(exclude={"labeler"}))
         return second.fit(joined, trainer, build, second_settings)
 

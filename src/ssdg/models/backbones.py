@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import unknown
+from .common import Normalize
 from .digits_cnn import DigitsCNN
 from .efficientnet import EfficientNetLite0
 from .external import ExternalBackbone, build_external
@@ -54,3 +55,9 @@ def build_backbone(name: str, weights: str = "none") -> Backbone:
 def backbones_of(nets: nn.Module) -> list[nn.Module]:
     """Return the backbones inside a learner's networks."""
     return [module for module in nets.modules() if hasattr(module, "style_stages")]
+
+
+def input_std(backbone: nn.Module) -> Tensor | float:
+    """Return the standard deviation by which a backbone divides images (1, 3, 1, 1); 1.0 if it does not say."""
+    normalize = getattr(backbone, "normalize", None)
+    return normalize.std if isinstance(normalize, Normalize) else 1.0

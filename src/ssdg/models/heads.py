@@ -65,3 +65,18 @@ class CosineHead(nn.Module):
         with without_autocast(x):
             weight = F.normalize(self.weight) if self.unit_weights else self.weight
             return F.linear(F.normalize(full_precision(x)), weight) / self.temperature
+
+
+class Bottleneck(nn.Module):
+    """A backbone followed by a linear layer to `num_features`, where domain adaptation aligns the domains."""
+
+    def __init__(self, backbone: nn.Module, num_features: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.linear = LinearHead(int(backbone.num_features), num_features)  # type: ignore[arg-type]
+        self.num_features = num_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (B, 3, H, W) to features (B, num_features)."""
+        features: Tensor = self.linear(self.backbone(x))
+        return features

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def table(folder: Path) -> Table:
-    return make_table(read_results(folder), "last-five", paper=True)
+    return make_table(read_results(folder), "last-five", network="mean", paper=True)
 
 
 def test_text(table: Table) -> None:
@@ -121,7 +121,7 @@ def test_the_same_folder_gives_the_same_bytes(form: str, folder: Path, tmp_path:
 def test_names_that_look_like_markup(form: Format, tmp_path: Path) -> None:
     rows = [{"name": "[red]a|b_c&{d}%", "family": "ours"}, {"name": "plain", "family": "[b]"}]
     write_bench(tmp_path, rows, ("P>A",), {(row["name"], "P>A", 0): 1.0 for row in rows})
-    text = render(make_table(read_results(tmp_path), "final"), form)
+    text = render(make_table(read_results(tmp_path), "final", network="mean"), form)
     names = {"markdown": "`[red]a\\|b_c&{d}%`", "latex": "[red]a|b\\_c\\&\\{d\\}\\%"}
     assert names.get(form, "[red]a|b_c&{d}%") in text
 
@@ -129,7 +129,7 @@ def test_names_that_look_like_markup(form: Format, tmp_path: Path) -> None:
 def test_a_table_before_any_cell_is_done(tmp_path: Path) -> None:
     write_bench(tmp_path, ROWS, TASKS, dict.fromkeys(SCORES), table="pacs")
     for form in get_args(Format):
-        assert render(make_table(read_results(tmp_path), "last-five"), form)
+        assert render(make_table(read_results(tmp_path), "last-five", network="mean"), form)
 
 
 def test_small_numbers() -> None:

@@ -7,6 +7,7 @@ import math
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from benches import write_bench
 
 from runs import environment
 from ssdg.bench.folder import read_results
-from ssdg.bench.tables.results_table import AVERAGE, Table, make_table
+from ssdg.bench.tables.results_table import AVERAGE, AVERAGE_OF_MEAN, Table, make_table
 from ssdg.cli import call
 from ssdg.errors import UserError
 
@@ -48,7 +49,7 @@ SCORES: dict[tuple[str, str, int], float | None] = {
 
 def table_of(folder: Path, scores: dict[tuple[str, str, int], float | None], **more: Any) -> Table:
     write_bench(folder, ROWS, TASKS, scores, table="pacs")
-    return make_table(read_results(folder), "last-five", **more)
+    return make_table(read_results(folder), "last-five", **{"network": "mean", **more})
 
 
 def entry(table: Table, row: str, column: str):  # type: ignore[no-untyped-def]
@@ -94,17 +95,17 @@ def test_a_column_with_one_number_has_no_best(tmp_path: Path) -> None:
 
 def test_the_other_number(tmp_path: Path) -> None:
     write_bench(tmp_path, ROWS, TASKS, SCORES, epochs_averaged=2)
-    final = make_table(read_results(tmp_path), "final")
+    final = make_table(read_results(tmp_path), "final", network="mean")
     assert entry(final, "eid", "P>A").mean == 63
     assert "last epoch" in final.notes[0]
-    five = make_table(read_results(tmp_path), "last-five")
+    five = make_table(read_results(tmp_path), "last-five", network="mean")
     assert "mean of the last five epochs (fewer, down to 2, if the last cycle is shorter)" in five.notes[0]
     assert five.notes[0].startswith("made-up on world, preset quick")  # no path of this machine
 
 
 def test_rows_with_presets_of_their_own(tmp_path: Path) -> None:
     rows = [{**row, "config": {"preset": "fast" if row["name"] == "eid" else "paper"}} for row in ROWS]
-    table = make_table(read_results(write_bench(tmp_path, rows, TASKS, SCORES)), "final")
+    table = make_table(read_results(write_bench(tmp_path, rows, TASKS, SCORES)), "final", network="mean")
     assert table.notes[0].startswith("made-up on world, presets fast and paper: ")
 
 
@@ -123,17 +124,17 @@ def test_the_row_that_is_tested(tmp_path: Path) -> None:
     ]
     assert table.comparisons[2].difference == (-1 + 1 + 20 + 26) / 4
     results = read_results(tmp_path)
-    assert {c.row for c in make_table(results, "final", against="mcd").comparisons} == {"mcd"}
+    assert {c.row for c in make_table(results, "final", network="mean", against="mcd").comparisons} == {"mcd"}
     with pytest.raises(UserError, match=r"did you mean 'mcd'\?"):
-        make_table(results, "final", against="mdc")
+        make_table(results, "final", network="mean", against="mdc")
 
 
 def test_without_a_row_of_ours_nothing_is_tested(tmp_path: Path) -> None:
     write_bench(tmp_path, ROWS[1:], TASKS, {k: v for k, v in SCORES.items() if k[0] != "eid"})
-    assert make_table(read_results(tmp_path), "final").comparisons == ()
+    assert make_table(read_results(tmp_path), "final", network="mean").comparisons == ()
     ours = {"name": "eid, cycles=1", "family": "Ours"}
     write_bench(tmp_path, [*ROWS[1:], ours], TASKS, {("eid, cycles=1", "P>A", 0): 1.0})
-    assert make_table(read_results(tmp_path), "final").comparisons[0].row == "eid, cycles=1"
+    assert make_table(read_results(tmp_path), "final", network="mean").comparisons[0].row == "eid, cycles=1"
 
 
 def test_the_paper_beside_ours(tmp_path: Path) -> None:
@@ -149,16 +150,16 @@ def test_a_table_that_the_paper_lacks_says_so(tmp_path: Path) -> None:
     known = table_of(tmp_path / "known", SCORES, paper=True)
     assert known.notes[-1].startswith(averages)
     write_bench(tmp_path / "other", ROWS, TASKS, SCORES, table=None)
-    other = make_table(read_results(tmp_path / "other"), "last-five", paper=True)
+    other = make_table(read_results(tmp_path / "other"), "last-five", network="mean", paper=True)
     assert other.notes[-1] == none
     assert not any(note.startswith(averages) for note in other.notes)
-    unasked = make_table(read_results(tmp_path / "other"), "last-five")
+    unasked = make_table(read_results(tmp_path / "other"), "last-five", network="mean")
     assert none not in unasked.notes
 
 
 def test_tasks_that_the_paper_lacks_leave_its_average_out(tmp_path: Path) -> None:
     write_bench(tmp_path, ROWS[:1], ("P>A", "P>X"), {("eid", "P>A", 0): 1.0}, table="pacs")
-    table = make_table(read_results(tmp_path), "final", paper=True)
+    table = make_table(read_results(tmp_path), "final", network="mean", paper=True)
     assert entry(table, "eid", "P>A").paper == 75.52
     assert entry(table, "eid", AVERAGE).paper is None
 
@@ -208,3 +209,32 @@ def test_a_table_needs_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
     assert "eid minus" in done.stdout
+
+
+def test_a_network_can_be_chosen(tmp_path: Path) -> None:
+    """The paper's suites score network 1 and show the mean of the networks next to it; others the mean."""
+    results = read_results(write_bench(tmp_path, ROWS, TASKS, SCORES, table="pacs"))
+    assert results.grid.table is not None
+    for result in results.by_cell.values():
+        assert result.target is not None
+        result.target.final["network_1"] = 1.0
+    first, mean_of_all = (make_table(results, "final", network=network) for network in ("1", "mean"))
+    default = make_table(results, "final")
+    assert default.network == "1"
+    assert default.columns == (*mean_of_all.columns, AVERAGE_OF_MEAN)
+    for line, other in zip(default.lines, mean_of_all.lines, strict=True):
+        assert line.entries[AVERAGE_OF_MEAN].values == other.entries[AVERAGE].values
+    assert entry(default, "eid", "P>A").values == entry(first, "eid", "P>A").values == {0: 1.0, 1: 1.0}
+    assert "network 1" in default.notes[0]
+    assert "networks averaged" in mean_of_all.notes[0]
+    own = replace(results, grid=replace(results.grid, table=None))
+    assert make_table(own, "final").network == "mean"
+
+
+def test_a_method_of_one_network_has_that_one(tmp_path: Path) -> None:
+    results = read_results(write_bench(tmp_path, ROWS, TASKS, SCORES, table="pacs"))
+    for result in results.by_cell.values():
+        assert result.target is not None
+        result.target.final.pop("network_2", None)
+    (cell, *_) = results.grid.of("eid")
+    assert results.accuracy(cell, "final", "2") == results.accuracy(cell, "final", "mean")

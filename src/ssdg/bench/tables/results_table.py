@@ -16,10 +16,16 @@ from typing import Any, Literal
 
 from ...data.catalog import normalize_name
 from ...errors import UserError, unknown
-from ..folder import Grid, GridRow, Number, Results
+from ..folder import Grid, GridRow, Network, Number, Results
 from .significance import Comparison, TaskSeed, compare
 
 AVERAGE = "average"
+AVERAGE_OF_MEAN = "networks averaged"  # a second average
+NETWORKS: dict[Network, str] = {
+    "1": "network 1",
+    "2": "network 2, or the only one",
+    "mean": "networks averaged",
+}
 FAMILIES = ("source", "DA", "DG", "DA+DG", "SSL", "ours")  # the paper's order; others follow in the suite's order
 MAIN_ROW, MAIN_FAMILY = "eid", "ours"
 DIGITS = 2  # printed, and compared to mark best and second best
@@ -61,6 +67,7 @@ class Table:
 
     suite: str
     number: Number
+    network: Network
     tasks: tuple[str, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
@@ -69,8 +76,8 @@ class Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The tasks, then their average."""
-        return (*self.tasks, AVERAGE)
+        """The tasks, then their average; next to that of a single network the one of all networks together."""
+        return (*self.tasks, AVERAGE, *((AVERAGE_OF_MEAN,) if self.network != "mean" else ()))
 
     @property
     def seeds_differ(self) -> bool:
@@ -78,21 +85,37 @@ class Table:
         return len(_seed_counts(self.lines)) > 1
 
 
-def make_table(results: Results, number: Number, *, paper: bool = False, against: str | None = None) -> Table:
-    """Build the table of a benchmark folder; the row `against` is tested against every other row."""
+def make_table(
+    results: Results,
+    number: Number,
+    *,
+    network: Network | None = None,
+    paper: bool = False,
+    against: str | None = None,
+) -> Table:
+    """Build the table of a benchmark folder; the row `against` is tested against every other row.
+
+    `network` defaults to network 1 for the paper's suites, as the authors' release evaluates, and to the mean of all
+    networks for others.
+    """
     grid = results.grid
-    scores = {row.name: results.scores(row.name, number) for row in grid.rows}
+    network = network or ("1" if grid.table else "mean")
+    scores = {row.name: results.scores(row.name, number, network) for row in grid.rows}
     rows = sort_by_family(grid.rows)
-    lines = _mark_best([_line(row, scores[row.name], grid, paper) for row in rows], (*grid.tasks, AVERAGE))
+    unmarked = [_line(row, scores[row.name], grid, paper) for row in rows]
+    if network != "mean":
+        unmarked = [_add_average_of_mean(line, results, number) for line in unmarked]
+    lines = _mark_best(unmarked, tuple(unmarked[0].entries) if unmarked else ())
     main = find_main_row(rows, against)
     others = [row.name for row in rows if row.name != main]
     comparisons = [compare(main, scores[main], other, scores[other]) for other in others] if main else []
     return Table(
         suite=grid.name,
         number=number,
+        network=network,
         tasks=grid.tasks,
         lines=tuple(lines),
-        notes=tuple(_notes(results, lines, number, paper)),
+        notes=tuple(_notes(results, lines, number, network, paper)),
         comparisons=tuple(comparisons),
         paper=paper,
     )
@@ -117,6 +140,12 @@ def _line(row: GridRow, scores: Mapping[TaskSeed, float], grid: Grid, paper: boo
     numbers = row_paper_numbers(row, grid) if paper else {}
     entries = {task: Entry(_of_task(scores, task), numbers.get(task)) for task in grid.tasks}
     return Line(row.name, row.family, {**entries, AVERAGE: average(list(entries.values()))})
+
+
+def _add_average_of_mean(line: Line, results: Results, number: Number) -> Line:
+    scores = results.scores(line.name, number, "mean")
+    entries = [Entry(_of_task(scores, task), None) for task in results.grid.tasks]
+    return replace(line, entries={**line.entries, AVERAGE_OF_MEAN: average(entries)})
 
 
 def _of_task(scores: Mapping[TaskSeed, float], task: str) -> dict[int, float]:
@@ -149,10 +178,12 @@ def _marks(means: list[float | None]) -> list[Mark]:
     return [marks.get(value, "") for value in rounded]
 
 
-def _notes(results: Results, lines: Sequence[Line], number: Number, paper: bool) -> list[str]:
+def _notes(results: Results, lines: Sequence[Line], number: Number, network: Network, paper: bool) -> list[str]:
     grid = results.grid
     title = f"{grid.name} on {Path(grid.data).name}, {grid.presets}"
-    notes = [f"{title}: accuracy (%) on the target, {_describe_number(results, number)}."]
+    notes = [f"{title}: accuracy (%) on the target, {_describe_number(results, number)}, {NETWORKS[network]}."]
+    if network != "mean":
+        notes.append(f"{AVERAGE_OF_MEAN}: the same average with the networks' probabilities averaged.")
     notes += _seed_notes(_seed_counts(lines))
     num_done = sum(cell.id in results.by_cell for cell in grid.cells)
     if num_done < len(grid.cells):
@@ -165,10 +196,10 @@ def _notes(results: Results, lines: Sequence[Line], number: Number, paper: bool)
 
 def _describe_number(results: Results, number: Number) -> str:
     if number == "final":
-        return "last epoch, networks averaged"
+        return "last epoch"
     fewest = min((result.target.epochs_averaged for result in results.by_cell.values() if result.target), default=5)
     fewer = f" (fewer, down to {fewest}, if the last cycle is shorter)" if fewest < 5 else ""
-    return f"mean of the last five epochs{fewer}, networks averaged"
+    return f"mean of the last five epochs{fewer}"
 
 
 def _seed_counts(lines: Sequence[Line]) -> set[int]:

@@ -9,12 +9,12 @@ from ...data.sets import Batch
 from ...losses.classification import cross_entropy
 from ...losses.discrepancy import mk_mmd
 from ...models.heads import linear_head
-from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
+from ..api import AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 
 Pair = tuple[Tensor, Tensor]  # labeled images, unlabeled images
 
 
-class DanSettings(Settings):
+class DanSettings(AdaptationSettings):
     """Settings of DAN."""
 
     mmd_weight: float = Field(1.0, ge=0, description="weight of the discrepancies")

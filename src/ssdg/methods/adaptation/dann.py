@@ -10,13 +10,13 @@ from ...losses.adversarial import domain_loss, ramp
 from ...losses.classification import cross_entropy
 from ...models.heads import linear_head
 from ...models.layers import reverse_gradient
-from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
+from ..api import AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 
 # At full strength, an untrained network may diverge if it has only a few hundred steps.
 PRESETS = {"quick none": {"weight": 0.1}}
 
 
-class DannSettings(Settings):
+class DannSettings(AdaptationSettings):
     """Settings of DANN: the ramp and the discriminator of its paper's experiments on photos."""
 
     weight: float = Field(1.0, ge=0, description="strength of the reversed gradient after its ramp-up")

@@ -10,10 +10,10 @@ from ...losses.classification import cross_entropy
 from ...losses.discrepancy import l1_discrepancy
 from ...models.heads import linear_head
 from ...models.layers import double_batch_norm_update
-from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
+from ..api import AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 
 
-class McdSettings(Settings):
+class McdSettings(AdaptationSettings):
     """Settings of MCD; four inner steps are the default of its paper's experiments."""
 
     inner_steps: int = Field(4, ge=1, description="updates of the feature extractor in step C")

@@ -10,10 +10,10 @@ from ...losses.classification import cross_entropy
 from ...losses.information import entropy
 from ...models.heads import CosineHead
 from ...models.layers import reverse_gradient
-from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
+from ..api import AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 
 
-class MmeSettings(Settings):
+class MmeSettings(AdaptationSettings):
     """Settings of MME; the defaults are its paper's."""
 
     entropy_weight: float = Field(0.1, ge=0, description="weight of the entropy of unlabeled images")

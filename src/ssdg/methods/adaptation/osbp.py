@@ -11,10 +11,10 @@ from ...losses.adversarial import boundary_loss
 from ...losses.classification import cross_entropy
 from ...models.heads import linear_head
 from ...models.layers import reverse_gradient
-from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
+from ..api import AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 
 
-class OsbpSettings(Settings):
+class OsbpSettings(AdaptationSettings):
     """Settings of OSBP; the defaults are its paper's."""
 
     weight: float = Field(1.0, ge=0, description="weight of the boundary loss, for features and classifier")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.sets import LabeledSet, MixedSet, Task
@@ -18,15 +20,29 @@ def first_source(task: Task, cfg: EidSettings) -> LabeledSet | MixedSet:
     return intermediate_domain(task.labeled, empty_subset(task.labeled), cfg)
 
 
-def evolve(task: Task, trainer: Trainer, dual: Learner, cfg: EidSettings, *, cycle: int) -> LabeledSet | MixedSet:
+def evolve(
+    task: Task,
+    trainer: Trainer,
+    dual: Learner,
+    cfg: EidSettings,
+    *,
+    cycle: int,
+    is_rejected: NDArray[np.bool_] | None = None,
+) -> LabeledSet | MixedSet:
     """Select the clean set by agreement and small loss and mix it with the labeled domain (Eq. mixup).
 
     The pool is all unlabeled domains together, as the paper's D_U is: a domain with confident predictions
     contributes more to the clean set. If the networks agree on no image at all, the next cycle starts like the first.
+    `is_rejected` marks images of the pool that an open-set labeler rejected.
     """
+    eligible = None
+    if is_rejected is not None and not cfg.clean_rejected:
+        eligible = torch.from_numpy(~is_rejected)
 
     def rule(logits: Tensor) -> tuple[Tensor, Tensor]:
-        is_clean = clean_mask(logits, cfg.clean_rate, choice=cfg.clean_choice, first_only=cfg.first_only)
+        is_clean = clean_mask(
+            logits, cfg.clean_rate, choice=cfg.clean_choice, first_only=cfg.first_only, eligible=eligible
+        )
         return logits[0].argmax(-1), is_clean
 
     pool = task.pool

@@ -7,7 +7,7 @@ from ..api import Build, Learner, Method, Trainer, find_method, register
 from .bridge import evolve, first_source
 from .dual import DualNetworks
 from .labeling import Labeling
-from .settings import FAST, QUICK, QUICK_DIGITS, RELEASE, EidSettings
+from .settings import FAST, QUICK, QUICK_DIGITS, RELEASE, RELEASE_CRAWL, EidSettings
 
 DUAL_TITLE = "two networks of DCG"
 
@@ -29,7 +29,7 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
             labelers = apl.build(task, build, cycle=cycle)
             dual = build(f"dcg/{cycle}", DualNetworks, cfg)
         # APL
-        pseudo = apl.pseudo_label(task, trainer, labelers, source, cycle=cycle, product=adapts)
+        pseudo, is_rejected = apl.pseudo_label(task, trainer, labelers, source, cycle=cycle, product=adapts)
         if adapts and cycle == cfg.cycles:
             return next(iter(labelers.values()))
         # DCG
@@ -39,7 +39,7 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
         )
         # EID
         if labelers:  # which learn from it
-            source = evolve(task, trainer, dual, cfg, cycle=cycle)
+            source = evolve(task, trainer, dual, cfg, cycle=cycle, is_rejected=is_rejected)
     return dual
 
 
@@ -52,7 +52,13 @@ register(
         learner=DualNetworks,
         settings=EidSettings,
         needs=("unlabeled",),
-        presets={"release": RELEASE, "fast": FAST, "quick": QUICK, "quick none": QUICK_DIGITS},
+        presets={
+            "release": RELEASE,
+            "release crawl": RELEASE_CRAWL,
+            "fast": FAST,
+            "quick": QUICK,
+            "quick none": QUICK_DIGITS,
+        },
         algorithm=fit,
         uses_web_labels=True,
     )

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.sets import LabeledSet, MixedSet, Task, concat_labeled
@@ -47,16 +49,17 @@ class Labeling:
         *,
         cycle: int = 1,
         product: bool = False,
-    ) -> LabeledSet:
+    ) -> tuple[LabeledSet, NDArray[np.bool_]]:
         """Train each labeler from the source to its own domain and label that domain (Eq. APL).
 
         A crawl keeps its web-labels where they are retained and, where they are refined, in the first cycle. Images
-        that an open-set labeler rejects are left out.
+        that an open-set labeler rejects are left out; the second result marks them in the order of `task.pool`.
         """
-        labeled = []
+        labeled, rejected = [], []
         for name, pool in task.unlabeled.items():
             if name in task.web and (cycle == 1 or task.web_label == "retained"):
                 labeled.append(pool.labeled_as(task.web[name]))
+                rejected.append(np.zeros(len(pool), np.bool_))
                 continue
             key, labeler = f"apl/{name}", labelers[name]
             trainer.train(
@@ -74,13 +77,14 @@ class Labeling:
             voter, rule = (Rejecting(labeler), known_rule) if is_open else (labeler, argmax_rule)
             labels = trainer.label(key, voter, pool, rule, round=cycle, title="labelers (APL)")
             labeled.append(pool.labeled_by(labels))
+            rejected.append(~labels.keep)
         pseudo = concat_labeled(labeled)
         if not len(pseudo):
             raise UserError(
                 f"{self.method.name} rejected every unlabeled image in cycle {cycle}; "
                 "lower its weight with labeler.weight, or use apl=mcd, which rejects none"
             )
-        return pseudo
+        return pseudo, np.concatenate(rejected)
 
 
 class Rejecting:

@@ -64,6 +64,7 @@ class EidSettings(DcgSettings):
     clean_choice: Choice = Field(
         "whole", description="select from all agreed images, per class, or equally many of each class"
     )
+    clean_rejected: bool = Field(True, description="images that an open-set labeler rejected may enter the clean set")
     first_only: bool = Field(False, description="rank by the loss of network 1 instead of the sum of both")
     mix: Mix = Field("mixup", description="how the intermediate domain is mixed")
     mix_alpha: float = Field(1.0, gt=0, description="alpha ~ Beta(mix_alpha, mix_alpha)")
@@ -126,3 +127,4 @@ RELEASE: dict[str, Any] = {
     "style_probability": 0.5,
     "style_detach": True,
 }
+RELEASE_CRAWL: dict[str, Any] = {"clean_rate": 0.4}  # in every configuration of the release, also for web data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor, nn, no_grad
@@ -11,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...data.sets import Batch
 from ...losses.classification import cross_entropy
+from ...models.backbones import input_std
 from ...models.styles import PerturbationNet
 from ..api import MakeBackbone, Method, Progress, Sizes, descend, register, sgd, with_head
 from .groups import GroupSettings, with_style_groups
@@ -19,7 +21,9 @@ from .groups import GroupSettings, with_style_groups
 class DdaigSettings(GroupSettings):
     """Settings of DDAIG; the defaults are those of its authors' release."""
 
-    strength: float = Field(0.3, gt=0, description="λ: largest perturbation of a pixel in [0, 1]")
+    strength: float = Field(
+        0.3, gt=0, description="λ: the largest change of a pixel, in units of its normalized range"
+    )
     alpha: float = Field(
         0.5,
         ge=0,
@@ -28,6 +32,8 @@ class DdaigSettings(GroupSettings):
     )
     warmup: int = Field(0, ge=0, description="epochs in which the classifier sees no perturbed images")
     width: int = Field(32, ge=1, description="channels of the perturbation network")
+
+    revision: ClassVar[int] = 2  # 1 added the change to images in [0, 1], about four times as strong
 
 
 class Ddaig:
@@ -66,7 +72,7 @@ class Ddaig:
         return {name: value.detach() for name, value in scalars.items()}
 
     def _perturb(self, x: Tensor) -> Tensor:
-        perturbed: Tensor = x + self.settings.strength * self.perturbation(x)
+        perturbed: Tensor = x + self.settings.strength * input_std(self.network[0]) * self.perturbation(x)
         return perturbed
 
     def _classification_loss(self, x: Tensor, y: Tensor, at: Progress) -> Tensor:

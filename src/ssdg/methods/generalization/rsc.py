@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from ...data.sets import Batch
+from ...errors import Note
 from ...losses.classification import cross_entropy
 from ...losses.gradients import channel_mask, largest_drops, spatial_mask
 from ...models.heads import linear_head
 from ..api import MakeBackbone, Method, Progress, Settings, Sizes, descend, register, sgd
+
+ONE_POSITION = (
+    "rsc masks no positions here: the last maps are 1 x 1 at this image size, so only steps that mask channels have "
+    "an effect; give a larger size, or spatial_rate=0"
+)
 
 
 class RscSettings(Settings):
@@ -60,6 +68,8 @@ class Rsc:
 
     def _mask(self, maps: Tensor, grads: Tensor) -> Tensor:
         if torch.rand(()).item() < self.settings.spatial_rate:
+            if maps.shape[-2:] == (1, 1):
+                warnings.warn(ONE_POSITION, Note, stacklevel=2)
             return spatial_mask(maps, grads, self.settings.feature_rate)
         return channel_mask(grads, self.settings.feature_rate)
 
