@@ -34,33 +34,32 @@ EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
 def open_run(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConfig, Problem]:
     """Resolve the settings and open the images that they name.
 
-        Parameters
-        ----------
-        settings
-            Run and method settings side by side, as in a YAML file: `labeled` is required; see docs/settings.md.
-        cache
-            Folder for decoded images; every image is decoded once.
-        device
-            auto, cpu or cuda: decides the precision where the settings say auto.
+    Parameters
+    ----------
+    settings
+        Run and method settings side by side, as in a YAML file: `labeled` is required; see docs/settings.md.
+    cache
+        Folder for decoded images; every image is decoded once.
+    device
+        auto, cpu or cuda: decides the precision where the settings say auto.
 
-        Returns
-        -------
-        config, problem
-            The resolved configuration, and the images with their hidden labels. Pass both to `ssdg.run`.
+    Returns
+    -------
+    config, problem
+        The resolved configuration, and the images with their hidden labels. Pass both to `ssdg.run`.
 
-        Raises
-        ------
-        UserError
-            In one sentence, for an unknown setting, domain or backbone, an invalid value, or unusable images.
+    Raises
+    ------
+    UserError
+        In one sentence, for an unknown setting, domain or backbone, an invalid value, or unusable images.
 
-        Examples
-        --------
-        >>> import ssdg
-        >>> from pathlib import Path
-    from typing import Any
-        >>> ssdg.open_run({"data": "digits", "labeled": "mnis"}, Path("cache"))  # doctest: +SKIP
-        Traceback (most recent call last):
-        ssdg.errors.UserError: unknown domain 'mnis'; did you mean 'mnist'?
+    Examples
+    --------
+    >>> import ssdg
+    >>> settings = {"data": "digits", "labeled": "syn", "target": "mnist", "preset": "quick"}
+    >>> config, problem = ssdg.open_run(settings, ssdg.default_cache(), device="cpu")  # doctest: +SKIP
+    >>> config.method, problem.task.classes[:3], list(problem.task.unlabeled)  # doctest: +SKIP
+    ('eid', ('0', '1', '2'), ['mnist_m', 'optdigits'])
     """
     if not settings.get("labeled"):
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")

@@ -350,6 +350,16 @@ class Method:
     uses_web_labels
         Whether the algorithm handles web-labels itself. Others that take several labeled domains may receive them
         as labels.
+
+    Examples
+    --------
+    >>> from ssdg.methods import Method, Settings, find_method, register
+    >>> class CautiousSettings(Settings):
+    ...     lr: float = 1e-4
+    >>> learner = find_method("source-only").learner
+    >>> method = Method("cautious", "source", "none", "source-only at a low rate", learner, CautiousSettings)
+    >>> register(method).settings().lr  # doctest: +SKIP
+    0.0001
     """
 
     name: str
