@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationErr
 
 from .data.sets import AugmentKind, Setting, WebLabel
 from .errors import UserError, unknown
+from .files import file_name
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
 
@@ -133,11 +134,6 @@ def strip_folders(values: Flat, path_fields: tuple[str, ...] = ()) -> Flat:
     if "settings" in values:
         short["settings"] = strip_folders(values["settings"], path_fields)
     return {**values, **short}
-
-
-def file_name(path: str) -> str:
-    """Return the last part of a path."""
-    return Path(path).name
 
 
 def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = False) -> RunConfig:

@@ -86,3 +86,8 @@ def is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path."""
+    return Path(path).name

@@ -16,9 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from ..config import RunConfig, file_name
+from ..config import RunConfig
 from ..data.catalog import identify_dataset
 from ..data.hidden import Problem
+from ..files import file_name
 from ..inference.rejection import Rejection
 from ..methods import find_method
 from .calibration import MIN_IMAGES, Calibration

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..errors import UserError
-from ..files import is_locked, locked, remove_leftovers, write_json
+from ..files import file_name, is_locked, locked, remove_leftovers, write_json
 from ..schema import Result, damaged, first_problem, read_json
 
 State = Literal["done", "running", "failed", "missing"]
@@ -189,7 +189,7 @@ def differences(before: Flat, now: Flat) -> list[str]:
 
 def last_part(value: Any) -> Any:
     """Return the file name of a path, and any other value as it is."""
-    return Path(value).name if isinstance(value, str) else value
+    return file_name(value) if isinstance(value, str) else value
 
 
 Number = Literal["last-five", "final"]

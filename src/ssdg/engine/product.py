@@ -10,10 +10,10 @@ from ..artifact.calibration import Calibration, calibrate, calibrated_probs, kno
 from ..artifact.card import README, Domain, ModelCard, Preprocessing, Training, license_notes, readme
 from ..artifact.load import CARD, WEIGHTS
 from ..artifact.tensors import save_tensors
-from ..config import RunConfig, file_name, strip_folders
+from ..config import RunConfig, strip_folders
 from ..data.hidden import Problem
 from ..data.streams import Pipeline
-from ..files import write_json, write_text
+from ..files import file_name, write_json, write_text
 from ..inference.predictions import best_two, write_predictions
 from ..inference.rejection import Rejection, choose_thresholds
 from ..methods.api import Learner, Settings

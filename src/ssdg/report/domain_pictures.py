@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bench.tables.paper_figures import tsne_points
 from ..schema import PlannedStage, damaged, stage_name
 from .run_folder import Labels, Run
 
-PERPLEXITY, SEED, STEPS = 30.0, 0, 500
+STEPS = 500  # of gradient descent
 FEWEST = 4  # points in a picture
 SIDE = 1000  # width and height of the plane in page coordinates
 METHODS = {
@@ -136,14 +137,9 @@ def _embedded(path: Path, changed: int, size: int) -> tuple[NDArray[np.int64], s
 def embed(features: Features) -> tuple[Features, str]:
     """Embed (n, d) features in the plane; return (n, 2) points and the method. Deterministic."""
     try:
-        from sklearn.manifold import TSNE
+        return tsne_points(features, max_iter=STEPS), "t-SNE"
     except ImportError:
         return principal(features), "PCA"
-    if not np.ptp(features, axis=0).any():  # identical points: there is nothing to spread
-        return np.zeros((len(features), 2), np.float32), "t-SNE"
-    perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
-    tsne = TSNE(perplexity=perplexity, init="pca", random_state=SEED, max_iter=STEPS)
-    return np.asarray(tsne.fit_transform(features), np.float32), "t-SNE"
 
 
 @contextmanager

@@ -10,6 +10,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...errors import UserError
 from ...files import atomic_path
 from ...schema import Result
@@ -32,6 +35,7 @@ TARGET_LABELS: dict[Number, str] = {
     "final": "target accuracy (%), last epoch",
 }
 Runs = set[TaskSeed]  # that a figure shows
+PERPLEXITY = 30.0  # of a t-SNE, scikit-learn's default; less for few images
 
 
 @dataclass(frozen=True)
@@ -257,3 +261,15 @@ def _deviation(values: Mapping[TaskSeed, float]) -> float | None:
     if len(seeds) < 2 or len(tasks) * len(seeds) != len(values):
         return None
     return stdev(mean(values[task, seed] for task in tasks) for seed in seeds)
+
+
+def tsne_points(features: NDArray[np.float32], *, max_iter: int) -> NDArray[np.float32]:
+    """Return the t-SNE (n, 2) of features (n, d), with PCA initialization and a fixed seed. Needs scikit-learn."""
+    from sklearn.manifold import TSNE
+
+    num_images = len(features)
+    if not np.ptp(features, axis=0).any():  # a collapsed network: identical points have nothing to spread
+        return np.zeros((num_images, 2), np.float32)
+    perplexity = min(PERPLEXITY, (num_images - 1) / 3)
+    tsne = TSNE(perplexity=perplexity, init="pca", random_state=0, max_iter=max_iter)
+    return np.asarray(tsne.fit_transform(features), np.float32)

@@ -17,12 +17,11 @@ from ...engine.run import pipeline_of
 from ...errors import UserError, unknown
 from ...methods.api import Learner
 from ...seeds import numpy_rng
-from .paper_figures import COLORS, MARKERS, canvas
+from .paper_figures import COLORS, MARKERS, canvas, tsne_points
 
 GROUPS = ("labeled", "unlabeled", "intermediate")
 MIN_IMAGES = 4  # in a panel
-PERPLEXITY = 30.0  # scikit-learn's default; less for few images
-SEED = 0
+STEPS = 1000  # of gradient descent
 PANEL_SIZE, MIN_WIDTH = 2.3, 6.4  # inches; the captions fit into MIN_WIDTH
 MAX_CLASSES = 20  # in the legend
 NOTE = (
@@ -186,19 +185,16 @@ def draw_evolution(run: Evolution, path: Path) -> Path:
 
 def embed(features: Features) -> Points:
     """Return the t-SNE of (images, features). PCA init, fixed seed and one thread make it deterministic."""
-    try:
-        from sklearn.manifold import TSNE
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        raise UserError("a t-SNE needs scikit-learn; run pip install 'ssdg[figures]'") from None
     num_images = len(features)
     if num_images < MIN_IMAGES:
         raise UserError(f"a t-SNE needs {MIN_IMAGES} images or more, not {num_images}; use more --images")
-    if not np.ptp(features, axis=0).any():  # a collapsed network: all features are equal
-        return np.zeros((num_images, 2), np.float32)
-    tsne = TSNE(perplexity=min(PERPLEXITY, (num_images - 1) / 3), init="pca", random_state=SEED)
-    with threadpool_limits(1):  # sums over several threads are not reproducible
-        return np.asarray(tsne.fit_transform(features), np.float32)
+    try:
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):  # sums over several threads are not reproducible
+            return tsne_points(features, max_iter=STEPS)
+    except ImportError:
+        raise UserError("a t-SNE needs scikit-learn; run pip install 'ssdg[figures]'") from None
 
 
 def _draw_labeler(axes: Any, view: LabelerView, points: Points) -> None:
