@@ -132,11 +132,13 @@ def suggest_cell(folder: Path) -> str:
     from ..bench.folder import read_results
 
     results = read_results(folder)
-    done = [cell for cell in results.grid.cells if cell.id in results.by_cell and "apl" in cell.config]
+    audits = {name: result.pseudo_labels for name, result in results.by_cell.items()}
+    has_labeler = {name for name, labelings in audits.items() if any(a.kind == "pseudo-labels" for a in labelings)}
+    done = [cell for cell in results.grid.cells if cell.id in has_labeler]
     if not done:
-        return "none of its finished cells is a run of eid"
+        return "none of its finished cells has a labeler, as those of eid have"
     first = done[0]
-    return f"pass a finished cell of eid, such as {folder}/cells/{first.id} ({first.task}, seed {first.seed})"
+    return f"pass a finished cell with a labeler, such as {folder}/cells/{first.id} ({first.task}, seed {first.seed})"
 
 
 def reject_options(kind: str, **options: object) -> None:

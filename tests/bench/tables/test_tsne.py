@@ -104,8 +104,11 @@ def test_the_command_on_a_run(evolved: Path, cache: Path, tmp_path: Path, capsys
 
 
 def test_words_that_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [{"name": "eid", "family": "ours", "config": {"apl": "mcd"}}, {"name": "mcd", "family": "DA"}]
-    bench = write_bench(tmp_path / "b", rows, ["P>A"], {("mcd", "P>A", 0): 50.0, ("eid", "P>A", 0): 50.0})
+    rows = [{"name": "eid", "family": "ours"}, {"name": "mcd", "family": "DA"}]
+    domains = {"art": {"images": 2, "kept": 2}}
+    labeling = {"key": "scouts/art", "round": 1, "kind": "pseudo-labels", "title": "scouts", "domains": domains}
+    scores = {("mcd", "P>A", 0): 50.0, ("eid", "P>A", 0): 50.0}
+    bench = write_bench(tmp_path / "b", rows, ["P>A"], scores, audits={("eid", "P>A", 0): [labeling]})
     other = write_bench(tmp_path / "o", rows[1:], ["P>A"], {("mcd", "P>A", 0): 50.0})
 
     def refused(message: str, *args: object, out: str = "x.png") -> None:
@@ -113,7 +116,7 @@ def test_words_that_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert message in capsys.readouterr().err.replace("\n", " ")
 
     refused(f"such as {bench}/cells/eid-P-A-0 (P>A, seed 0)", bench, "tsne")
-    refused("none of its finished cells is a run of eid", other, "tsne")
+    refused("none of its finished cells has a labeler", other, "tsne")
     refused("not a run folder", tmp_path / "nowhere", "tsne")
     refused(".png or .svg", tmp_path / "nowhere", "tsne", out="x.bmp")
     refused("--paper does not apply to the figure 'tsne'", bench, "tsne", "--paper")
