@@ -6,7 +6,9 @@ in float32, also under autocast. It has
 `min_size`, the smallest side of an image in pixels;
 `prefers_bf16`, whether bfloat16 is the faster precision for its layers;
 `style_stages`, the three modules whose outputs are (B, C, h, w) maps;
-`maps`, images to the last maps (B, C, h, w), and `pool`, these maps to features: together they are the forward pass.
+`maps`, images to the last maps (B, C, h, w), and `pool`, these maps to features: together they are the forward pass;
+`name`, and `exact_size`, whether `min_size` is the only allowed size;
+`sequence`, `boundary` and `features`, which `freeze` needs (frozen.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .common import Normalize, check_images, full_precision, initialize
+from .common import Normalize, full_precision, initialize
+from .frozen import Stages, behind_boundary, last_maps, whole_maps
 
 WIDTH = 64
 
@@ -15,8 +16,11 @@ class DigitsCNN(nn.Module):
     Images of 32 px give 64 x 2 x 2 = 256 features: the four positions of the last maps are flattened, not averaged.
     """
 
+    name = "digits-cnn"
     prefers_bf16 = True
     min_size = 32
+    exact_size = True
+    boundary: str | None = None
     num_features = WIDTH * 2 * 2
 
     def __init__(self) -> None:
@@ -30,16 +34,25 @@ class DigitsCNN(nn.Module):
     @property
     def style_stages(self) -> tuple[nn.Module, ...]:
         """The first three stages, whose outputs are (B, 64, h, w) maps with sides of 16, 8 and 4."""
-        return (self.stage1, self.stage2, self.stage3)
+        return behind_boundary(self, {"stage1": self.stage1, "stage2": self.stage2, "stage3": self.stage3})
+
+    @property
+    def sequence(self) -> Stages:
+        """All modules in order, by stage."""
+        stages = (self.stage1, self.stage2, self.stage3, self.stage4)
+        return {"stem": (self.normalize,), **{f"stage{i}": (stage,) for i, stage in enumerate(stages, start=1)}}
 
     def maps(self, x: Tensor) -> Tensor:
         """Map images (B, 3, 32, 32) in [0, 1] to the last stage's maps (B, 64, 2, 2)."""
-        check_images(x, "digits-cnn", size=self.min_size, exact=True)
-        return self.stage4(self.stage3(self.stage2(self.stage1(self.normalize(x)))))  # type: ignore[no-any-return]
+        return last_maps(self, x)
 
     def pool(self, maps: Tensor) -> Tensor:
         """Flatten all positions of all maps: (B, 256)."""
         return full_precision(maps).flatten(1)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map images to pooled features, whatever is frozen."""
+        return self.pool(whole_maps(self, x))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images (B, 3, 32, 32) in [0, 1] to features (B, 256)."""

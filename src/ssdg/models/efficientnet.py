@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .common import Normalize, check_images, initialize, mean_pool
+from .common import Normalize, initialize, mean_pool
+from .frozen import Stages, behind_boundary, last_maps, whole_maps
 
 
 class Stage(NamedTuple):
@@ -33,7 +34,7 @@ STAGES = (
     Stage(depth=4, kernel=5, stride=2, expand=6, out_channels=192),
     Stage(depth=1, kernel=3, stride=1, expand=6, out_channels=320),
 )
-STYLE_BLOCKS = (2, 4, 10)  # the last blocks at strides 4, 8 and 16, where a ResNet's stages 1, 2 and 3 end
+STYLE_STAGES = (2, 3, 5)  # the last stages at strides 4, 8 and 16, where a ResNet's stages 1, 2 and 3 end
 
 
 class SameConv2d(nn.Conv2d):
@@ -85,7 +86,10 @@ class EfficientNetLite0(nn.Module):
     """EfficientNet-Lite0 without its classifier; unlike the original it has no stochastic depth."""
 
     prefers_bf16 = False  # depthwise convolutions are slower in bfloat16 on CPUs
+    name = "efficientnet-lite0"
     min_size = 32
+    exact_size = False
+    boundary: str | None = None
     num_features = 1280
 
     def __init__(self) -> None:
@@ -102,19 +106,32 @@ class EfficientNetLite0(nn.Module):
     @property
     def style_stages(self) -> tuple[nn.Module, ...]:
         """Three blocks whose outputs (B, C, h, w) have strides 4, 8 and 16."""
-        return tuple(self._blocks[i] for i in STYLE_BLOCKS)
+        sequence = self.sequence
+        return behind_boundary(self, {f"stage{i}": sequence[f"stage{i}"][-1] for i in STYLE_STAGES})
+
+    @property
+    def sequence(self) -> Stages:
+        """All modules in order, by stage; the last 1x1 convolution follows stage 7."""
+        sequence: dict[str, tuple[nn.Module, ...]] = {
+            "stem": (self.normalize, self._conv_stem, self._bn0, self._relu6)
+        }
+        start = 0
+        for number, stage in enumerate(STAGES, start=1):
+            sequence[f"stage{number}"] = tuple(self._blocks[start : start + stage.depth])
+            start += stage.depth
+        return {**sequence, "top": (self._conv_head, self._bn1, self._relu6)}
 
     def maps(self, x: Tensor) -> Tensor:
         """Map images (B, 3, H, W) in [0, 1] to the last maps (B, 1280, h, w)."""
-        check_images(x, "efficientnet-lite0", size=self.min_size)
-        x = self._relu6(self._bn0(self._conv_stem(self.normalize(x))))
-        for block in self._blocks:
-            x = block(x)
-        return self._relu6(self._bn1(self._conv_head(x)))  # type: ignore[no-any-return]
+        return last_maps(self, x)
 
     def pool(self, maps: Tensor) -> Tensor:
         """Average the maps over positions: (B, 1280)."""
         return mean_pool(maps)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map images to pooled features, whatever is frozen."""
+        return self.pool(whole_maps(self, x))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images (B, 3, H, W) in [0, 1] to pooled features (B, 1280)."""

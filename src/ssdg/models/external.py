@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, suggest
 from .common import IMAGENET_MEAN, IMAGENET_STD, Normalize, check_images, full_precision, mean_pool
+from .frozen import ALL, Stages, last_maps
 from .weights import load_weights, reject_imagenet
 
 DEFAULT_SIZE = 224  # if a model does not declare the image size it was trained on
@@ -24,7 +25,10 @@ class ExternalBackbone(nn.Module):
 
     `stages` names the submodules after which styles can be confused; `size` is the side of the images it was
     trained on, and with `fixed` the only one it accepts. A forward pass of one black image determines its shapes.
+    It can be frozen as a whole only.
     """
+
+    boundary: str | None = None
 
     def __init__(
         self,
@@ -38,7 +42,7 @@ class ExternalBackbone(nn.Module):
         fixed: bool = False,
     ) -> None:
         super().__init__()
-        self.name, self.net, self.fixed = name, net, fixed
+        self.name, self.net, self.exact_size = name, net, fixed
         self.normalize = Normalize(mean, std)
         self.min_size = size if fixed else MIN_SIZE
         self.prefers_bf16 = not has_depthwise(net)
@@ -48,6 +52,8 @@ class ExternalBackbone(nn.Module):
     @property
     def style_stages(self) -> tuple[nn.Module, ...]:
         """The three submodules whose outputs are (B, C, h, w) maps; an error for token-based networks."""
+        if self.boundary == ALL:
+            return ()
         if not self._style_names:
             raise UserError(
                 f"backbone '{self.name}' does not have three stages of feature maps, which style confusion needs; "
@@ -55,26 +61,39 @@ class ExternalBackbone(nn.Module):
             )
         return tuple(self.net.get_submodule(stage) for stage in self._style_names)
 
+    @property
+    def sequence(self) -> Stages:
+        """Empty: the order of the modules is the package's own."""
+        return {}
+
     def maps(self, x: Tensor) -> Tensor:
         """Map images (B, 3, H, W) in [0, 1] to the last maps (B, C, h, w); an error for token-based networks."""
+        if self.boundary == ALL:
+            return last_maps(self, x)
         if not self._style_names:
             raise UserError(
                 f"backbone '{self.name}' has no feature maps; choose a convolutional backbone or another method"
             )
-        check_images(x, self.name, size=self.min_size, exact=self.fixed)
+        check_images(x, self.name, size=self.min_size, exact=self.exact_size)
         if hasattr(self.net, "forward_features"):  # timm
             return self.net.forward_features(self.normalize(x))  # type: ignore[no-any-return, operator]
         return self.net(self.normalize(x)).feature_maps[-1]  # type: ignore[no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
         """Map the last maps to features as `forward` does: (B, num_features)."""
+        if self.boundary == ALL:
+            return full_precision(maps).flatten(1)
         if hasattr(self.net, "forward_head"):  # timm
             return full_precision(self.net.forward_head(maps, pre_logits=True))  # type: ignore[operator]
         return mean_pool(maps)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
-        check_images(x, self.name, size=self.min_size, exact=self.fixed)
+        return self.features(x) if self.boundary is None else self.pool(self.maps(x))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map images to pooled features, whatever is frozen."""
+        check_images(x, self.name, size=self.min_size, exact=self.exact_size)
         out = self.net(self.normalize(x))
         features: Tensor = out if isinstance(out, Tensor) else out.feature_maps[-1]
         return mean_pool(features) if features.ndim == 4 else full_precision(features)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .common import IMAGENET_MEAN, IMAGENET_STD, LeanMaxPool2d, Normalize, check_images, initialize, mean_pool
+from .common import IMAGENET_MEAN, IMAGENET_STD, LeanMaxPool2d, Normalize, initialize, mean_pool
+from .frozen import Stages, behind_boundary, last_maps, whole_maps
 
 WIDTHS = (64, 128, 256, 512)  # of the 3x3 convolutions in the four stages
 
@@ -71,11 +72,13 @@ class ResNet(nn.Module):
 
     prefers_bf16 = True
     min_size = 32  # the total stride; smaller images leave the last stage less than one position
+    exact_size = False
+    boundary: str | None = None
 
     def __init__(self, kind: str) -> None:
         super().__init__()
         block, depths = KINDS[kind]
-        self.kind = kind
+        self.name = kind
         self.num_features = WIDTHS[-1] * block.expansion
         self.normalize = Normalize(IMAGENET_MEAN, IMAGENET_STD)
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
@@ -91,17 +94,26 @@ class ResNet(nn.Module):
     @property
     def style_stages(self) -> tuple[nn.Module, ...]:
         """The first three stages, whose outputs (B, C, h, w) have strides 4, 8 and 16."""
-        return (self.layer1, self.layer2, self.layer3)
+        return behind_boundary(self, {"stage1": self.layer1, "stage2": self.layer2, "stage3": self.layer3})
+
+    @property
+    def sequence(self) -> Stages:
+        """All modules in order, by stage."""
+        stem = (self.normalize, self.conv1, self.bn1, self.maxpool, self.relu)
+        stages = (self.layer1, self.layer2, self.layer3, self.layer4)
+        return {"stem": stem, **{f"stage{i}": (stage,) for i, stage in enumerate(stages, start=1)}}
 
     def maps(self, x: Tensor) -> Tensor:
         """Map images (B, 3, H, W) in [0, 1] to the last stage's maps (B, num_features, h, w)."""
-        check_images(x, self.kind, size=self.min_size)
-        x = self.relu(self.maxpool(self.bn1(self.conv1(self.normalize(x)))))
-        return self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[no-any-return]
+        return last_maps(self, x)
 
     def pool(self, maps: Tensor) -> Tensor:
         """Average the maps over positions: (B, num_features)."""
         return mean_pool(maps)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map images to pooled features, whatever is frozen."""
+        return self.pool(whole_maps(self, x))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images (B, 3, H, W) in [0, 1] to pooled features (B, num_features)."""
