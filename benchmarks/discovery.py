@@ -17,7 +17,8 @@ import torch
 from ssdg.config import RunConfig
 from ssdg.data.hidden import Problem
 from ssdg.discovery.discover import cluster_styles, make_mixtures
-from ssdg.engine.run import pipeline_of, run
+from ssdg.engine.pipelines import image_pipeline
+from ssdg.engine.run import run
 from ssdg.engine.setup import default_cache, open_run
 from ssdg.machine import start_machine
 
@@ -62,7 +63,9 @@ def pile_row(data: str, labeled: str, names: tuple[str, ...]) -> str:
     settings = {"data": data, "labeled": labeled, "unlabeled": list(names), "preset": "quick"}
     config, problem = opened({**settings, "discover_domains": "auto"})
     (pile,) = make_mixtures(config, problem)
-    found = cluster_styles(pile, config, pipeline_of(config, problem, start_machine("cpu", "fp32")))
+    found = cluster_styles(
+        pile, config, image_pipeline(config, len(problem.task.classes), start_machine("cpu", "fp32"))
+    )
     parts = [Counter(pile.source[found.of.numpy() == n].tolist()) for n in range(int(found.of.max()) + 1)]
     purity = 100 * sum(max(part.values()) for part in parts) / len(pile.images)
     told = "; ".join(", ".join(f"{count:,} {pile.domains[n]}" for n, count in part.most_common()) for part in parts)

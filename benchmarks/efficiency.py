@@ -31,6 +31,7 @@ from ssdg.data.sources.tree import Reader, read_tree
 from ssdg.data.streams import Pipeline
 from ssdg.engine.events import Events
 from ssdg.engine.loop import Clock
+from ssdg.engine.pipelines import Pipelines
 from ssdg.engine.stages import StageTrainer
 from ssdg.machine import Machine, choose_precision, start_machine
 from ssdg.methods.adaptation.mcd import Mcd, McdSettings
@@ -113,7 +114,7 @@ def random_problem(count: int, size: int, folder: Path) -> Problem:
 def trainer_for(problem: Problem, machine: Machine, folder: Path, kind: str) -> StageTrainer:
     pipeline = Pipeline(kind, machine.device, CLASSES)  # type: ignore[arg-type]
     clock = Clock(30.0, Flag(), machine)
-    return StageTrainer(folder, 0, problem, pipeline, machine, Events(None), clock)
+    return StageTrainer(folder, 0, problem, Pipelines(pipeline), machine, Events(None), clock)
 
 
 def measure(name: str, backbone: str, size: int, batch: int, steps: int) -> list[dict[str, float | str]]:

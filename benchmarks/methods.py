@@ -32,7 +32,8 @@ from passes import count_passes
 from ssdg.data.embedded.digits import digits_root
 from ssdg.data.sets import Inputs, PseudoLabels
 from ssdg.engine.batches import make_stream, steps_per_epoch
-from ssdg.engine.run import Builder, pipeline_of
+from ssdg.engine.pipelines import image_pipeline
+from ssdg.engine.run import Builder
 from ssdg.engine.setup import default_cache, open_run
 from ssdg.machine import start_machine
 from ssdg.methods import METHODS, find_method
@@ -98,7 +99,7 @@ def stages_of(name: str, root: Path) -> dict[str, Stage]:
     machine, stages = start_machine("cpu", config.precision), Stages()
     builder = Builder(config, len(problem.task.classes), machine)
     find_method(name).fit(problem.task, Trainer(stages), builder.build, config.settings)
-    pipeline = pipeline_of(config, problem, machine)
+    pipeline = image_pipeline(config, len(problem.task.classes), machine)
     return {
         key: (learner, steps_per_epoch(inputs, settings), make_stream(inputs, settings.batch, 0, pipeline).draw)
         for key, (learner, inputs, settings) in stages.asked.items()

@@ -116,7 +116,7 @@ def handle(told: str) -> dict[str, Any]:
             start = time.process_time()
             source = evolve(problem.task, trainer, learner, settings, cycle=1)  # type: ignore[arg-type]
             labeled.append((time.process_time() - start) / len(problem.task.pool))
-            stream = make_stream(Inputs(source, unlabeled=problem.task.pool), 64, number, trainer.pipeline)
+            stream = make_stream(Inputs(source, unlabeled=problem.task.pool), 64, number, trainer.pipelines.images)
             start, steps = time.process_time(), -(-len(source) // 64)
             for step in range(steps):
                 stream.draw(step)

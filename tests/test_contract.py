@@ -17,7 +17,8 @@ from ssdg.data.streams import Pipeline
 from ssdg.engine.batches import make_stream
 from ssdg.engine.checkpoint import load_state, save_state
 from ssdg.engine.loop import Clock
-from ssdg.engine.run import Builder, pipeline_of, run
+from ssdg.engine.pipelines import open_pipelines
+from ssdg.engine.run import Builder, run
 from ssdg.engine.setup import open_run
 from ssdg.errors import Stopped, UserError
 from ssdg.machine import start_machine
@@ -40,7 +41,7 @@ def requests_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Lea
     machine, recorder = start_machine("cpu"), RequestRecorder()
     builder = Builder(config, len(problem.task.classes), machine)
     learner = find_method(method).fit(problem.task, Trainer(recorder), builder.build, config.settings)
-    return learner, recorder, pipeline_of(config, problem, machine)
+    return learner, recorder, open_pipelines(config, problem, machine, cache).of(learner)
 
 
 class RequestRecorder:

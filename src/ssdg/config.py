@@ -17,6 +17,7 @@ from .errors import UserError, unknown
 from .files import file_name
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
+from .models.frozen import BatchNormMode
 
 Flat = dict[str, Any]  # settings of the run and the method side by side, as a YAML file has them
 
@@ -72,9 +73,25 @@ class RunConfig(BaseModel):
     size: int = Field(224, ge=8, le=1024, description="pixels; images are resized to size × size")
     augment: AugmentKind = "photo"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    inference: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="precision of frozen trunks; auto: bf16 where the hardware is fast at it"
+    )
+    freeze: str = Field(
+        "none",
+        description="none, the last stage of the backbone that is not trained (stage1, stage2, ...), or all; the "
+        "maps of frozen layers are computed once and stored",
+    )
+    views: int = Field(
+        0, ge=0, le=64, description="randomized views stored next to each plain image, if layers are frozen"
+    )
+    batch_norm: BatchNormMode = Field(
+        "train", description="statistics of trained batch norms: train (of the batch) or eval (those of the weights)"
+    )
     settings: SerializeAsAny[Settings]
 
-    _reject_bool = field_validator("seed", "size", "warm_epochs", "warm_lr", "warm_batch", mode="before")(reject_bool)
+    _reject_bool = field_validator("seed", "size", "warm_epochs", "warm_lr", "warm_batch", "views", mode="before")(
+        reject_bool
+    )
 
     @field_validator("discover_domains", mode="before")
     @classmethod
@@ -92,6 +109,36 @@ class RunConfig(BaseModel):
             raise ValueError(f"warm_epochs starts all networks from one backbone; give {extra[0]} or warm_epochs")
         return self
 
+    @model_validator(mode="after")
+    def _check_frozen(self) -> RunConfig:
+        method = find_method(self.method)
+        nested = [*type(self.settings).nested_methods(dict(self.settings)).values()]
+        if method.freeze not in (None, self.freeze):
+            raise ValueError(f"method '{method.name}' trains no layer of the backbone; give freeze={method.freeze}")
+        is_frozen = self.freeze != "none" or any(inner.freeze for inner in nested)
+        if self.views and not is_frozen:
+            raise ValueError("views are stored for frozen layers only; give freeze=all or a stage, or views=0")
+        if is_frozen and self.weights == "none" and not self.warm_epochs:
+            raise ValueError(
+                f"freeze={self.freeze} keeps random layers with weights=none; give weights=imagenet or a file, "
+                "or train them first with warm_epochs"
+            )
+        if self.freeze != "none":
+            self._check_needs_of_views(method)
+        return self
+
+    def _check_needs_of_views(self, method: Method) -> None:
+        if "pixels" in method.needs:
+            raise ValueError(
+                f"method '{method.name}' changes the pixels of every batch, and a frozen trunk's maps are computed "
+                "once; give freeze=none, or a method that changes maps, such as mixstyle"
+            )
+        if not self.views and {"second", "strong"} & {*method.needs}:
+            raise ValueError(
+                f"method '{method.name}' compares two views of an image, and only the plain one is stored; "
+                "give views=1 or more"
+            )
+
     @property
     def hash(self) -> str:
         """Hash of the configuration, the same in any process and wherever the data are.
@@ -99,7 +146,9 @@ class RunConfig(BaseModel):
         Only the last part of a path counts; the contents of the data are the problem's fingerprint.
         """
         values = strip_folders(self.model_dump(mode="json"), self.settings.path_fields)
-        values["settings"] = drop_later_defaults(values["settings"])
+        values = drop_later_defaults(values)
+        if values["inference"] in ("auto", self.precision):  # as before the key existed
+            del values["inference"]
         if self.settings.revision > 1:
             values["revision"] = self.settings.revision
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
@@ -117,6 +166,8 @@ PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists 
 # Settings added after version 0.1, with the values that change nothing. At these they are not part of a hash, so that
 # runs started before they existed can be resumed.
 LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
+LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train"}
+FROZEN_BOTTLENECK = 256  # bottleneck= of adaptation methods, if all layers are frozen: what is left to adapt
 
 
 def drop_later_defaults(values: Flat) -> Flat:
@@ -153,7 +204,30 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
     if has_crawl:
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
-    return _validate(merge(resolved, values), method)
+    return _validate(with_frozen_defaults(merge(resolved, values), method), method)
+
+
+def with_frozen_defaults(values: Flat, method: Method) -> Flat:
+    """Add the defaults that depend on `freeze`: views, batch-norm statistics, and a layer to adapt."""
+    nested = method.settings.nested_methods(values)
+    if method.freeze is not None:
+        values = {"freeze": method.freeze, **values}
+    is_frozen = values.get("freeze", "none") != "none"
+    if not is_frozen and not any(inner.freeze for inner in nested.values()):
+        return values
+    values = {"views": method.default_views, **values}
+    if is_frozen:
+        values = {"batch_norm": "eval", **values}
+    if values.get("freeze") == "all":
+        for group, inner in nested.items():
+            values[group] = with_bottleneck(values.get(group, {}), inner)
+        values = with_bottleneck(values, method)
+    return values
+
+
+def with_bottleneck(values: Flat, method: Method) -> Flat:
+    """Add a trained layer behind a backbone that is frozen as a whole, if the method has such a setting."""
+    return {"bottleneck": FROZEN_BOTTLENECK, **values} if "bottleneck" in method.settings.model_fields else values
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Flat:

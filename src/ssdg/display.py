@@ -102,6 +102,19 @@ class Display(Screen):
         domains = ", ".join(f"{name} ({count:,} images)" for name, count in event["domains"].items())
         self.say(f"unlabeled domains by style: {domains}", "cyan")
 
+    def _on_trunk(self, event: Event) -> None:
+        layers = "all layers" if event["boundary"] == "all" else f"layers up to {event['boundary']}"
+        size = f"{event['bytes_per_image'] / 1000:,.1f} kB per image with {event['views']} views"
+        state = f"{event['missing']:,} to compute in {event['precision']}" if event["missing"] else "all stored"
+        self.say(f"frozen: {layers}; maps take {size}; {state}", "cyan")
+        self.extraction = self.bar.add_task("frozen layers", total=event["missing"], left="-", visible=False)
+        self.extraction_start = time.monotonic()
+
+    def _on_extract(self, event: Event) -> None:
+        seconds = (time.monotonic() - self.extraction_start) * (event["total"] / event["done"] - 1)
+        is_done = event["done"] == event["total"]
+        self.bar.update(self.extraction, completed=event["done"], left=duration(seconds), visible=not is_done)
+
     def _on_step(self, event: Event) -> None:
         self.clock.tick(event)
         self.bar.update(

@@ -167,7 +167,13 @@ def check_device(device: str) -> None:
 
 def choose_precision(backbone: nn.Module, device: str) -> Precision:
     """Return bf16 if the hardware is fast at it and the backbone benefits; a rule, so that it is reproducible."""
+    is_gpu = device != "cpu" and torch.cuda.is_available()
+    pays = is_gpu or bool(getattr(backbone, "prefers_bf16", False))
+    return "bf16" if pays and is_fast_at_bf16(device) else "fp32"
+
+
+def is_fast_at_bf16(device: str) -> bool:
+    """Return whether the hardware has instructions for bfloat16."""
     if device != "cpu" and torch.cuda.is_available():
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    fast = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return "bf16" if fast and bool(getattr(backbone, "prefers_bf16", False)) else "fp32"
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return bool(torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported())

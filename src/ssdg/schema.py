@@ -379,10 +379,21 @@ def read_json(
         raise damaged(path, f"not JSON: {error}", remedy) from None
 
 
-Payload = Start | Discovered | Epoch | Labeled | Trained | End
+class Trunk(BaseModel):
+    """Event `trunk`: the maps of a frozen trunk that the run needs."""
+
+    boundary: str  # the last frozen stage, or all
+    views: int  # stored next to each plain image
+    precision: str  # of the computation; maps are stored in float16
+    bytes_per_image: int  # on disk, all views together
+    missing: int  # maps that no earlier run had stored
+
+
+Payload = Start | Discovered | Trunk | Epoch | Labeled | Trained | End
 EVENTS: dict[str, type[Payload]] = {
     "start": Start,
     "discovered": Discovered,
+    "trunk": Trunk,
     "epoch": Epoch,
     "labeled": Labeled,
     "trained": Trained,

@@ -15,8 +15,8 @@ from runs import train_here, weights_of
 from ssdg.bench.tables.tsne import balanced_rows, compute_evolution
 from ssdg.data.sets import MixedSet
 from ssdg.engine.features import FinishedStage, first_mixed
+from ssdg.engine.pipelines import image_pipeline
 from ssdg.engine.replay import open_past_run
-from ssdg.engine.run import pipeline_of
 from ssdg.errors import UserError
 from ssdg.schema import to_json
 
@@ -75,7 +75,8 @@ def test_mixed_images_lie_between_a_labeled_and_a_clean_one(evolved: Path, cache
 
     def look(stage: FinishedStage) -> None:
         if stage.request.key == "apl/sketch" and isinstance(stage.request.inputs.labeled, MixedSet):
-            pipeline = pipeline_of(past.config.model_copy(update={"augment": "none"}), past.problem, past.machine)
+            config = past.config.model_copy(update={"augment": "none"})
+            pipeline = image_pipeline(config, len(past.problem.task.classes), past.machine)
             mixed = stage.request.inputs.labeled
             found.append((mixed, torch.cat([batch.x for batch in first_mixed(stage, mixed, 6, pipeline)])))
 

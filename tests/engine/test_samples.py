@@ -23,7 +23,7 @@ from ssdg.data.sets import Inputs, Task
 from ssdg.engine.dry_run import shorten_run
 from ssdg.engine.features import FinishedStage, evaluation_mode, first_mixed, without_augmentation
 from ssdg.engine.replay import open_past_run
-from ssdg.engine.run import pipeline_of, run
+from ssdg.engine.run import run
 from ssdg.engine.samples import Samples, compress, domains_of, sampled_domains, sampled_rows, sprite_of
 from ssdg.engine.setup import open_run
 from ssdg.machine import start_machine
@@ -134,7 +134,7 @@ def test_features_are_those_of_the_stage_and_of_sampled_rows(evolved: Path, cach
             assert len(rows) == len(values)
             assert values.shape[1] <= 64
             if domain == "(intermediate)":
-                pipeline = without_augmentation(pipeline_of(past.config, past.problem, past.machine))
+                pipeline = without_augmentation(past.pipelines.images)
                 mixed = list(first_mixed(stage, stage.request.inputs.labeled, len(rows), pipeline))  # type: ignore[arg-type]
                 images += [batch.x for batch in mixed]
                 assert set(rows) == {-1}

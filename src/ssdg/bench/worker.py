@@ -108,6 +108,7 @@ def train(folder: Path, cell_id: str, options: CellOptions) -> None:
         start_machine(options.device, config.precision),
         save_seconds=options.save_seconds,
         stage_cache=Path(options.shelf) if options.shelf else folder / "shelf",
+        cache=Path(options.cache),
         provenance={"command": f"ssdg resume {cell_folder(folder, cell_id)}", "options": run_options},
     )
 

@@ -266,6 +266,7 @@ def execute(
                 listeners=(display.hear, *sinks),
                 save_seconds=options.save_seconds,
                 stage_cache=stage_cache,
+                cache=Path(options.cache) if options.cache else None,
                 provenance={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},
             )
             display.conclude(result)

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,6 @@ class FilePixels:
         self.shape = shape
         self._path = path
         self._file = path.open("rb", buffering=0)
-        self._lock = Lock()
         if hasattr(os, "posix_fadvise"):
             # access is shuffled: read-ahead around an image is useless
             os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -58,19 +56,32 @@ class FilePixels:
             self._read(view[index * size : (index + 1) * size], row * size)
         return images
 
-    def _read(self, into: memoryview, offset: int) -> None:
-        while into:  # more than once only if the file system returns fewer bytes
-            count = self._read_some(into, offset)
-            if not count:
-                raise UserError(f"the image cache '{self._path}' is truncated; delete it and run the command again")
-            into, offset = into[count:], offset + count
+    @property
+    def key(self) -> str:
+        """Hash of the contents, their order and their size."""
+        return self._path.stem
 
-    def _read_some(self, into: memoryview, offset: int) -> int:
-        if hasattr(os, "preadv"):
-            return os.preadv(self._file.fileno(), [into], offset)
-        with self._lock:  # no other thread may seek between the two calls
-            self._file.seek(offset)
-            return self._file.readinto(into)
+    def _read(self, into: memoryview, offset: int) -> None:
+        if not read_at(self._file.fileno(), into, offset):
+            raise UserError(f"the image cache '{self._path}' is truncated; delete it and run the command again")
+
+
+def read_at(handle: int, into: memoryview, offset: int) -> bool:
+    """Fill `into` from this offset of a file; return whether the file had that many bytes."""
+    while into:  # more than once only if the file system returns fewer bytes
+        count = _read_some(handle, into, offset)
+        if not count:
+            return False
+        into, offset = into[count:], offset + count
+    return True
+
+
+def _read_some(handle: int, into: memoryview, offset: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(handle, [into], offset)
+    content = os.pread(handle, len(into), offset)
+    into[: len(content)] = content
+    return len(content)
 
 
 DIGEST_BYTES = 16
@@ -235,7 +246,7 @@ def _build(
                 except UnreadableError as reason:
                     unreadable[row] = str(reason)
                 else:
-                    _write_at(file.fileno(), np.ascontiguousarray(pixels), row * num_bytes)
+                    write_at(file.fileno(), np.ascontiguousarray(pixels).reshape(-1).data, row * num_bytes)
 
         for done in run_in_threads(work, len(items)):
             progress(done, len(items))
@@ -265,8 +276,9 @@ def _reserve(handle: int, num_bytes: int) -> None:
         os.ftruncate(handle, num_bytes)
 
 
-def _write_at(handle: int, pixels: NDArray[np.uint8], offset: int) -> None:
-    view = pixels.reshape(-1).data
+def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
+    """Write all of `content` at this offset of a file."""
+    view = memoryview(content)
     while view:
         written = os.pwrite(handle, view, offset)
         view, offset = view[written:], offset + written

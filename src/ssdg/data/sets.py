@@ -208,7 +208,8 @@ class Inputs:
 
     `union`: labeled and pseudo-labeled images come from one shuffled stream instead. `balanced`: a labeled batch has
     the same number of images from every domain. `views`: additional views of unlabeled images; without unlabeled
-    images, a requested strong view goes to the labeled images.
+    images, a requested strong view goes to the labeled images. `whole`: an epoch is one step with the whole labeled
+    set, for learners with a closed solution.
     """
 
     labeled: LabeledSet | MixedSet
@@ -218,12 +219,14 @@ class Inputs:
     balanced: bool = False
     views: tuple[View, ...] = ()
     ratio: int = 1
+    whole: bool = False
 
     @property
     def fingerprint(self) -> str:
         """Hash of everything that the stage can see."""
         sets = [s.fingerprint for s in (self.labeled, self.pseudo, self.unlabeled) if s is not None]
-        return digest_of(*sets, self.union, self.balanced, self.views, self.ratio)
+        whole = ("whole",) if self.whole else ()
+        return digest_of(*sets, self.union, self.balanced, self.views, self.ratio, *whole)
 
 
 @dataclass(frozen=True, eq=False)

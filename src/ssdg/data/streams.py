@@ -16,6 +16,7 @@ from torch import Tensor
 from ..devices import onto
 from ..seeds import derive_seed, numpy_rng, torch_rng
 from .augment import second_view, strong_view, to_float, weak_view
+from .map_cache import StoredViews
 from .sets import (
     AugmentKind,
     Batch,
@@ -43,24 +44,44 @@ class Pipeline:
     num_classes: int
     rank: int = 0
     world: int = 1
+    stored: StoredViews | None = None  # maps of a frozen trunk, which replace images
 
     def share(self, rows: NDArray[T]) -> NDArray[T]:
         """Return this process's part of a batch that all processes draw identically."""
         return rows[self.rank :: self.world]
 
-    def images(self, table: ImageTable, rows: Rows, *seed_parts: object) -> Tensor:
-        """Return weakly augmented images in [0, 1], channels last, seeded by `seed_parts`."""
-        return self.weak(self.upload(table, rows), *seed_parts)
+    def views(
+        self, table: ImageTable, rows: Rows, names: tuple[View, ...], seed: int, step: int
+    ) -> dict[str, Tensor]:
+        """Return the weak view of these images and those named, by name, in [0, 1] and channels last.
 
-    def weak(self, x: Tensor, *seed_parts: object) -> Tensor:
-        """Return the weak view of uploaded images, seeded by `seed_parts`."""
-        if not len(x):
-            return x.permute(0, 3, 1, 2).float()
-        return weak_view(x, self.kind, torch_rng(*seed_parts, self.rank))
+        With a frozen trunk, they are maps of stored views: drawn from all of them, or, next to a strong view, the
+        plain image.
+        """
+        if self.stored is not None:
+            drawn = draw_views(len(rows), self.stored.num_views, names, numpy_rng(seed, step, self.rank, "view"))
+            return {name: self.maps(table, rows, views) for name, views in drawn.items()}
+        images = self.upload(table, rows)
+        if not len(images):
+            return dict.fromkeys(("weak", *names), images.permute(0, 3, 1, 2).float())
+        views = {"weak": weak_view(images, self.kind, torch_rng(seed, step, self.rank))}
+        if "second" in names:
+            views["second"] = second_view(images, self.kind, torch_rng(seed, step, self.rank, "second"))
+        if "strong" in names:
+            views["strong"] = strong_view(views["weak"], torch_rng(seed, step, self.rank, "strong"))
+        return views
 
-    def strong(self, x: Tensor, *seed_parts: object) -> Tensor:
-        """Return the strong view of weakly augmented images, seeded by `seed_parts`."""
-        return strong_view(x, torch_rng(*seed_parts, self.rank, "strong"))
+    def plain(self, table: ImageTable, rows: Rows, view: int = 0) -> Tensor:
+        """Return these images without augmentation; with a frozen trunk, the maps of one of the stored views."""
+        if self.stored is not None:
+            return self.maps(table, rows, np.full(len(rows), view))
+        return to_float(self.upload(table, rows))
+
+    def maps(self, table: ImageTable, rows: Rows, views: Rows) -> Tensor:
+        """Return stored maps (B, C, h, w) of these images, one view each, in float32 and channels last."""
+        assert self.stored is not None
+        maps = torch.from_numpy(self.stored.read(table, rows, views))
+        return onto(maps, self.device).float().permute(0, 3, 1, 2)
 
     def upload(self, table: ImageTable, rows: Rows) -> Tensor:
         """Copy uint8 images (B, H, W, 3) to the device."""
@@ -69,6 +90,18 @@ class Pipeline:
     def to_device(self, array: NDArray[np.generic]) -> Tensor:
         """Copy a small array, such as labels, to the device."""
         return onto(torch.from_numpy(array), self.device)
+
+
+def draw_views(count: int, num_views: int, names: tuple[View, ...], rng: np.random.Generator) -> dict[str, Rows]:
+    """Draw a stored view for every image; 0 is the plain one. A second view differs from the first if possible."""
+    if "strong" in names:
+        randomized = 1 + rng.integers(num_views, size=count) if num_views else np.zeros(count, np.intp)
+        return {"weak": np.zeros(count, np.intp), "strong": randomized}
+    views = {"weak": rng.integers(num_views + 1, size=count)}
+    if "second" in names:
+        offset = 1 + rng.integers(num_views, size=count) if num_views else np.zeros(count, np.intp)
+        views["second"] = (views["weak"] + offset) % (num_views + 1)
+    return views
 
 
 class ShuffledIndices:
@@ -110,14 +143,15 @@ class LabeledStream:
 
     def rows(self, rows: Rows, step: int) -> LabeledBatch:
         """Return these rows as a batch."""
-        p = self.pipeline
-        x, domain = p.images(self.data.images, rows, self.seed, step), self.data.domain[rows]
+        p, domain = self.pipeline, self.data.domain[rows]
+        names: tuple[View, ...] = ("strong",) if "strong" in self.views else ()
+        views = p.views(self.data.images, rows, names, self.seed, step)
         return LabeledBatch(
-            x,
+            views["weak"],
             p.to_device(self.data.y[rows]),
             p.to_device(domain),
             p.to_device(self.data.trusted[rows]),
-            p.strong(x, self.seed, step) if "strong" in self.views else None,
+            views.get("strong"),
             torch.from_numpy(domain),
         )
 
@@ -174,14 +208,9 @@ class UnlabeledStream:
         """Return the batch of this step."""
         p = self.pipeline
         rows = p.share(ShuffledIndices(len(self.data), self.seed).take(step * self.batch, self.batch))
-        images = p.upload(self.data.images, rows)
-        x = p.weak(images, self.seed, step)
-        views: dict[View, Tensor] = {}
-        if "second" in self.views:
-            views["second"] = second_view(images, p.kind, torch_rng(self.seed, step, p.rank, "second"))
-        if "strong" in self.views:
-            views["strong"] = p.strong(x, self.seed, step)
-        return UnlabeledBatch(x, p.to_device(self.data.domain[rows]), **views)
+        views = p.views(self.data.images, rows, self.views, self.seed, step)
+        domain = p.to_device(self.data.domain[rows])
+        return UnlabeledBatch(views["weak"], domain, views.get("second"), views.get("strong"))
 
 
 @dataclass(frozen=True)
@@ -255,10 +284,26 @@ def box_maps(alpha: NDArray[np.float32], centers: NDArray[np.float32], height: i
 
 
 @dataclass(frozen=True)
+class WholeStream:
+    """The whole labeled set in every step, with all stored views of its images, view by view."""
+
+    data: LabeledSet
+    pipeline: Pipeline
+
+    def draw(self, step: int) -> LabeledBatch:
+        """Return all images, not shuffled; every process gets all of them."""
+        p, data, rows = self.pipeline, self.data, np.arange(len(self.data))
+        num = 1 + (p.stored.num_views if p.stored is not None else 0)
+        x = torch.cat([p.plain(data.images, rows, view) for view in range(num)])
+        y, domain, trusted = (p.to_device(np.tile(a, num)) for a in (data.y, data.domain, data.trusted))
+        return LabeledBatch(x, y, domain, trusted, host_domain=torch.from_numpy(np.tile(data.domain, num)))
+
+
+@dataclass(frozen=True)
 class BatchStream:
     """All streams that a training step draws from."""
 
-    labeled: LabeledStream | MixedStream | UnionStream
+    labeled: LabeledStream | MixedStream | UnionStream | WholeStream
     pseudo: LabeledStream | None = None
     unlabeled: UnlabeledStream | None = None
 
@@ -274,7 +319,7 @@ class BatchStream:
         )
 
 
-def evaluation_batches(table: ImageTable, batch: int, pipeline: Pipeline) -> Iterator[Tensor]:
-    """Yield every image exactly once, in order, without augmentation."""
+def evaluation_batches(table: ImageTable, batch: int, pipeline: Pipeline, view: int = 0) -> Iterator[Tensor]:
+    """Yield every image exactly once, in order, without augmentation; `view` selects a frozen trunk's stored view."""
     for start in range(0, len(table), batch):
-        yield to_float(pipeline.upload(table, np.arange(start, min(start + batch, len(table)))))
+        yield pipeline.plain(table, np.arange(start, min(start + batch, len(table))), view)

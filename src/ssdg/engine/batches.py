@@ -13,6 +13,7 @@ from ..data.streams import (
     Pipeline,
     UnionStream,
     UnlabeledStream,
+    WholeStream,
 )
 from ..methods.api import Settings
 from ..seeds import derive_seed
@@ -20,6 +21,8 @@ from ..seeds import derive_seed
 
 def steps_per_epoch(inputs: Inputs, settings: Settings) -> int:
     """Return the steps of one pass over the smaller of labeled and unlabeled set; in DCG the larger, or the union."""
+    if inputs.whole:
+        return 1
     if settings.iterations is not None:
         return settings.iterations
     images = len(inputs.labeled)
@@ -32,6 +35,8 @@ def steps_per_epoch(inputs: Inputs, settings: Settings) -> int:
 
 def images_per_step(inputs: Inputs, batch: int) -> int:
     """Return the images drawn for a step; mixing draws two for one."""
+    if inputs.whole:
+        return len(inputs.labeled)
     num_batches = 2 if isinstance(inputs.labeled, MixedSet) and inputs.labeled.mix != "x+u" else 1
     num_batches += inputs.pseudo is not None and not inputs.union
     num_batches += inputs.ratio if inputs.unlabeled is not None else 0
@@ -40,6 +45,9 @@ def images_per_step(inputs: Inputs, batch: int) -> int:
 
 def make_stream(inputs: Inputs, batch: int, seed: int, pipeline: Pipeline) -> BatchStream:
     """Return the stage's stream of batches."""
+    if inputs.whole:
+        assert isinstance(inputs.labeled, LabeledSet)
+        return BatchStream(WholeStream(inputs.labeled, pipeline))
     seeds = {name: derive_seed(seed, name) for name in ("labeled", "pseudo", "unlabeled")}
     if inputs.union and inputs.pseudo is not None:
         assert isinstance(inputs.labeled, LabeledSet)

@@ -14,6 +14,7 @@ from typing import Any
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
+DISPLAY_ONLY = ("step", "extract")  # a line each would dominate the file
 
 
 class Events:
@@ -29,7 +30,7 @@ class Events:
         if self.path is None:
             return
         event = {"time": round(time.time(), 3), "event": name, **values}
-        if name != "step":  # steps are for the display only: a line each would dominate the file
+        if name not in DISPLAY_ONLY:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(event, ensure_ascii=False) + "\n")
         for listener in self.listeners:

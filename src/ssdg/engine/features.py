@@ -32,7 +32,8 @@ class FinishedStage:
 
 def without_augmentation(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline that leaves images unchanged, for the whole batch: mixed images must not look augmented."""
-    return replace(pipeline, kind="none", rank=0, world=1)
+    stored = replace(pipeline.stored, num_views=0) if pipeline.stored is not None else None
+    return replace(pipeline, kind="none", rank=0, world=1, stored=stored)
 
 
 def pooled_features(learner: Learner, batches: Iterable[Tensor]) -> Features:

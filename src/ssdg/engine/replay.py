@@ -20,6 +20,7 @@ from ..schema import Audit
 from ..seeds import derive_seed
 from .checkpoint import load_state
 from .features import FinishedStage
+from .pipelines import Pipelines, open_pipelines
 from .plan import fit
 from .run import Builder, read_run_file
 from .setup import default_cache, open_run
@@ -28,12 +29,13 @@ from .stages import labels_path, load_labels, make_audit, read_stage_meta, stage
 
 @dataclass(frozen=True, eq=False)
 class PastRun:
-    """A run folder opened for reading: its settings, its images, and where to compute."""
+    """A run folder opened for reading: its settings, its images, and where and from what to compute."""
 
     folder: Path
     config: RunConfig
     problem: Problem
     machine: Machine
+    pipelines: Pipelines
 
     def replay(self, on_stage: Callable[[FinishedStage], None]) -> list[Audit]:
         """Pass every stage to `on_stage` in training order; return the audits of all pseudo-labels."""
@@ -91,4 +93,5 @@ def open_past_run(folder: Path, *, cache: Path | None = None, device: str = "aut
         raise UserError(f"the images have changed since the run in {folder}; restore them, or train again")
     if config.discover_domains is not None:
         problem = known_domains(config, problem, folder).problem
-    return PastRun(folder, config, problem, start_machine(device, config.precision))
+    machine = start_machine(device, config.precision)
+    return PastRun(folder, config, problem, machine, open_pipelines(config, problem, machine, cache))

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from ..config import Flat, RunConfig
+from ..data.cache import default_cache
 from ..data.hidden import Problem
 from ..data.sets import ImageTable
-from ..data.streams import Pipeline
 from ..discovery.discover import Discovery, discover
 from ..errors import UserError
 from ..files import locked, remove_leftovers, write_json
@@ -25,6 +25,7 @@ from ..machine import Machine
 from ..methods import METHODS, find_method
 from ..methods.api import Build, Learner, LearnerRequest, Method, Sizes
 from ..models.backbones import build_backbone
+from ..models.frozen import freeze
 from ..profiling import current_profile
 from ..schema import Discovery as DiscoveryRecord
 from ..schema import Profile, Result, RunFile, Unsupervised, read_json, to_json
@@ -32,6 +33,7 @@ from ..seeds import derive_seed
 from .audit import audit_domains
 from .events import Events, Listener
 from .loop import Clock
+from .pipelines import Pipelines, image_pipeline, open_pipelines
 from .plan import fit, plan
 from .product import BuiltLearner, make_card, predict_target, save_model
 from .result import make_result, versions
@@ -61,7 +63,14 @@ class Builder:
         torch.manual_seed(derive_seed(self.config.seed, "init", request.key))
         sizes = Sizes(self.num_classes, request.num_domains)
         extend = request.settings.extend_backbone
-        learner = request.learner(lambda: extend(build_backbone(backbone, weights)), sizes, request.settings)
+        boundary = request.freeze or self.config.freeze
+
+        def make_backbone() -> Any:
+            net = build_backbone(backbone, weights)
+            freeze(net, None if boundary == "none" else boundary, self.config.batch_norm)
+            return extend(net)
+
+        learner = request.learner(make_backbone, sizes, request.settings)
         self.machine.prepare(learner)
         name = method_of_learner(request)
         self.built[id(learner)] = BuiltLearner(name, backbone, request.num_domains, request.settings)
@@ -88,6 +97,7 @@ def run(
     save_seconds: float = 30.0,
     stage_cache: Path | None = None,
     provenance: Flat | None = None,
+    cache: Path | None = None,
 ) -> dict[str, Any]:
     """Train in `folder`, or resume there.
 
@@ -112,6 +122,8 @@ def run(
         Folder of finished stages to share with other runs.
     provenance
         Further entries for `run.json`, such as the command.
+    cache
+        Folder for the maps of frozen trunks; default: `ssdg.default_cache()`.
 
     Returns
     -------
@@ -146,7 +158,7 @@ def run(
         if (result := read_finished(folder)) is not None:
             return result
         events = Events(folder / "events.jsonl" if machine.is_main else None, listeners)
-        prepared = prepare(config, problem, folder, machine, events)
+        prepared = prepare(config, problem, folder, machine, events, cache or default_cache(), stop)
         clock = Clock(save_seconds, stop, machine)
         trained = train(prepared, events, clock, StageCache(stage_cache) if stage_cache else None)
         result = to_json(finish(trained))
@@ -163,25 +175,28 @@ class PreparedRun:
     problem: Problem
     folder: Path
     machine: Machine
-    pipeline: Pipeline
+    pipelines: Pipelines
     discovery: Discovery | None
     samples: Samples
     watched: ImageTable | None  # unlabeled images that the product is scored on
 
 
-def prepare(config: RunConfig, problem: Problem, folder: Path, machine: Machine, events: Events) -> PreparedRun:
+def prepare(
+    config: RunConfig, problem: Problem, folder: Path, machine: Machine, events: Events, cache: Path, stop: Flag
+) -> PreparedRun:
     """Discover domains if configured, announce the plan and write the thumbnails."""
-    pipeline = pipeline_of(config, problem, machine)
-    discovery = discover(config, problem, folder, pipeline, machine)
+    images = image_pipeline(config, len(problem.task.classes), machine)
+    discovery = discover(config, problem, folder, images, machine)
     problem = discovery.problem if discovery else problem
+    pipelines = open_pipelines(config, problem, machine, cache, events, stop.is_set)
     events.emit("start", config=config.flat(), stages=[to_json(stage) for stage in plan(config, problem.task)])
     if discovery:
         events.emit("discovered", **discovery.summary())
-    samples = Samples(folder / "samples", problem, pipeline)
+    samples = Samples(folder / "samples", problem, pipelines)
     if machine.is_main:
         samples.write_index()
     watched = watched_images(problem.task)
-    return PreparedRun(config, problem, folder, machine, pipeline, discovery, samples, watched)
+    return PreparedRun(config, problem, folder, machine, pipelines, discovery, samples, watched)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +218,7 @@ def train(prepared: PreparedRun, events: Events, clock: Clock, stage_cache: Stag
         folder=prepared.folder,
         seed=config.seed,
         problem=problem,
-        pipeline=prepared.pipeline,
+        pipelines=prepared.pipelines,
         machine=prepared.machine,
         events=events,
         clock=clock,
@@ -219,7 +234,8 @@ def train(prepared: PreparedRun, events: Events, clock: Clock, stage_cache: Stag
 def finish(trained: TrainedRun) -> Result:
     """Score the product and write the model, the predictions and `result.json`; return the result."""
     prepared, learner = trained.prepared, trained.learner
-    config, problem, folder, pipeline = prepared.config, prepared.problem, prepared.folder, prepared.pipeline
+    config, problem, folder = prepared.config, prepared.problem, prepared.folder
+    pipeline = prepared.pipelines.of(learner)
     result = make_result(config, problem, trained.trainer, prepared.machine)
     if prepared.discovery:
         truth = audit_domains(problem, are_known=config.data is not None)
@@ -236,12 +252,6 @@ def finish(trained: TrainedRun) -> Result:
             result.profile = Profile.model_validate(profile.as_json())
         write_json(folder / "result.json", to_json(result))
     return result
-
-
-def pipeline_of(config: RunConfig, problem: Problem, machine: Machine) -> Pipeline:
-    """Return how the images of this run become tensors."""
-    num_classes = len(problem.task.classes)
-    return Pipeline(config.augment, machine.device, num_classes, machine.rank, machine.world)
 
 
 def check_needs(method: Method, problem: Problem, config: RunConfig, world: int) -> None:

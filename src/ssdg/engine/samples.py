@@ -18,12 +18,13 @@ from PIL import Image
 
 from ..data.hidden import UNKNOWN, Problem
 from ..data.sets import ImageTable, MixedSet, Rows
-from ..data.streams import EVAL_BATCH, Pipeline, evaluation_batches
+from ..data.streams import EVAL_BATCH, evaluation_batches
 from ..files import atomic_path, write_bytes, write_text
 from ..models.backbones import backbones_of
 from ..schema import SAMPLES_FORMAT, Index, SampledDomain, stage_name, to_json
 from ..seeds import numpy_rng
 from .features import Features, FinishedStage, first_mixed, pooled_features, without_augmentation
+from .pipelines import Pipelines
 
 TILE, COLUMNS, QUALITY = 48, 20, 70  # side of a thumbnail in pixels, thumbnails per row, quality of WebP
 MAX_TILES = 400  # thumbnails per domain
@@ -73,7 +74,7 @@ class Samples:
 
     folder: Path
     problem: Problem
-    pipeline: Pipeline
+    pipelines: Pipelines
 
     def write_index(self) -> None:
         """Write thumbnails of every domain, and last the file that describes them."""
@@ -105,12 +106,14 @@ class Samples:
     def _points(self, stage: FinishedStage, name: str, limit: int) -> Points:
         table = sampled_domains(self.problem)[name].images
         rows = sampled_rows(table, limit)
-        batches = evaluation_batches(table.take(rows), EVAL_BATCH, without_augmentation(self.pipeline))
-        return Points(pooled_features(stage.request.learner, batches), rows)
+        learner = stage.request.learner
+        batches = evaluation_batches(table.take(rows), EVAL_BATCH, without_augmentation(self.pipelines.of(learner)))
+        return Points(pooled_features(learner, batches), rows)
 
     def _mixed_points(self, stage: FinishedStage, mixed: MixedSet, limit: int) -> Points:
-        drawn = list(first_mixed(stage, mixed, limit, without_augmentation(self.pipeline)))
-        features = pooled_features(stage.request.learner, (batch.x for batch in drawn))
+        learner = stage.request.learner
+        drawn = list(first_mixed(stage, mixed, limit, without_augmentation(self.pipelines.of(learner))))
+        features = pooled_features(learner, (batch.x for batch in drawn))
         y = [(batch.y if batch.y.ndim == 1 else batch.y.argmax(1)).cpu().numpy() for batch in drawn]
         return Points(features, np.full(len(features), -1), np.concatenate(y))
 

@@ -17,13 +17,15 @@ from ..data.streams import EVAL_BATCH, Pipeline, evaluation_batches
 from ..methods.api import Learner
 
 
-def all_logits(learner: Learner, table: ImageTable, pipeline: Pipeline, batch: int = EVAL_BATCH) -> Tensor:
-    """Return (networks, n, K) in float32 on the CPU: every image once, in order."""
+def all_logits(
+    learner: Learner, table: ImageTable, pipeline: Pipeline, view: int = 0, batch: int = EVAL_BATCH
+) -> Tensor:
+    """Return (networks, n, K) in float32 on the CPU: every image once, in order; `view` selects a stored view."""
     learner.nets.eval()
     logits: Tensor | None = None
     start = 0
     with torch.inference_mode():
-        for x in evaluation_batches(table, batch, pipeline):
+        for x in evaluation_batches(table, batch, pipeline, view):
             part = learner.logits(x).float()
             if logits is None:  # one allocation from the start: small pieces between large ones fragment the heap
                 logits = torch.empty(len(part), len(table), part.shape[-1], device=part.device)

@@ -23,10 +23,11 @@ from ..data.sources.benchmark import Benchmark, read_benchmark
 from ..discovery.discover import check_discovery
 from ..errors import UserError
 from ..hub.download import download_imagenet_weights
-from ..machine import Precision, choose_precision
+from ..machine import Precision, choose_precision, is_fast_at_bf16
 from ..methods import METHODS, find_method
 from ..methods.plugins import load_plugin
 from ..models.backbones import build_backbone
+from ..models.frozen import check_boundary
 
 EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
 
@@ -144,11 +145,12 @@ def roles_of(config: RunConfig, benchmark: Benchmark | None) -> Roles | None:
 
 
 def with_precision(config: RunConfig, device: str) -> RunConfig:
-    """Try all backbones of the configuration, and replace precision=auto with what suits the run's."""
-    precision = try_backbone(config.backbone, config.weights, config.size, device)
+    """Try all backbones of the configuration, and replace precision=auto and inference=auto with what suits them."""
+    precision = try_backbone(config.backbone, config.weights, config.size, device, config.freeze)
     for backbone, weights in config.settings.extra_backbones().values():
-        try_backbone(backbone, weights or config.weights, config.size, device)
-    return config.model_copy(update={"precision": precision}) if config.precision == "auto" else config
+        try_backbone(backbone, weights or config.weights, config.size, device, config.freeze)
+    best = {"precision": precision, "inference": "bf16" if is_fast_at_bf16(device) else "fp32"}
+    return config.model_copy(update={key: value for key, value in best.items() if getattr(config, key) == "auto"})
 
 
 def with_full_paths(settings: Flat) -> Flat:
@@ -191,10 +193,12 @@ def with_plugin(settings: Flat) -> Flat:
 
 
 @memoize  # the many runs of a grid have few backbones
-def try_backbone(name: str, weights: str, size: int, device: str) -> Precision:
+def try_backbone(name: str, weights: str, size: int, device: str, boundary: str = "none") -> Precision:
     """Build the backbone, pass an image of this size through it, and return the precision that suits it."""
     download_imagenet_weights(name, weights)
     backbone = build_backbone(name, weights)
+    if boundary != "none":
+        check_boundary(backbone, boundary)
     if size < int(backbone.min_size):
         raise UserError(f"size={size} is too small for {name}; give size={backbone.min_size} or more")
     with torch.inference_mode():

@@ -19,6 +19,7 @@ from ..data.streams import Pipeline
 from ..files import atomic_path, locked
 from ..machine import Machine
 from ..methods.api import Learner, StageRequest
+from ..models.frozen import HeldMode
 from ..schema import StageMeta
 from .checkpoint import state_tensors
 from .loop import Stage
@@ -33,13 +34,15 @@ def stage_identity(
     folder, target and method do not count. `scored` identifies the images that a product is scored on.
     """
     learner = request.learner
+    stored = [] if pipeline.stored is None else [pipeline.stored.trunk, pipeline.stored.num_views]
+    held = [net.train.batch_norm for net in learner.nets.modules() if isinstance(net.train, HeldMode)]
     facts: dict[str, Any] = {
         "stage": [stage.key, stage.round, stage.epochs, stage.steps_per_epoch, stage.seed],
         "learner": [type(learner).__module__, type(learner).__qualname__],
         "settings": request.settings.model_dump(mode="json"),
         "revision": request.settings.revision,
         "rate": stage.rate.scale,
-        "images": [pipeline.kind, pipeline.num_classes, pipeline.world],
+        "images": [pipeline.kind, pipeline.num_classes, pipeline.world, *stored, *held],
         "machine": [machine.device.type, machine.precision, torch.get_num_threads(), torch.__version__],
     }
     return digest_of(json.dumps(facts, sort_keys=True), request.inputs.fingerprint, start_digest(learner), scored)

@@ -16,7 +16,6 @@ from torch import nn
 from ..artifact.tensors import read_meta
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, PseudoLabels
-from ..data.streams import Pipeline
 from ..errors import UserError
 from ..files import atomic_path
 from ..machine import Machine, return_freed_memory
@@ -30,6 +29,7 @@ from .checkpoint import load_optimizers, load_state
 from .events import Events
 from .features import FinishedStage
 from .loop import Clock, LearningRate, Stage, emit_epoch, run_steps
+from .pipelines import Pipelines
 from .scores import accuracies, all_logits, mean_probs, unsupervised_scores
 from .stage_cache import StageCache, scored_data, stage_identity, use_target_scores
 
@@ -41,7 +41,7 @@ class StageTrainer:
     folder: Path
     seed: int
     problem: Problem
-    pipeline: Pipeline
+    pipelines: Pipelines
     machine: Machine
     events: Events
     clock: Clock
@@ -65,7 +65,7 @@ class StageTrainer:
             self.metas[stage.path.stem], self.requests[stage.path.stem] = meta, request
             was_finished = meta.finished
             if not was_finished:
-                stream = make_stream(inputs, request.settings.batch, stage.seed, self.pipeline)
+                stream = make_stream(inputs, request.settings.batch, stage.seed, self.pipelines.of(learner))
                 after: Callable[[], dict[str, Any]] = (lambda: self._scores(learner)) if request.product else dict
                 run_steps(stage, learner, stream, meta, after, self.clock, self.events)
         if self.machine.is_main:
@@ -83,8 +83,7 @@ class StageTrainer:
         was_labeled = path.exists()
         if not was_labeled and self.machine.is_main:
             with timed("labeling"):
-                logits = all_logits(request.learner, request.pool.images, self.pipeline)
-                save_labels(path, apply_rule(logits, request.rule))
+                save_labels(path, apply_rule(self._label_logits(request), request.rule))
             return_freed_memory()
         self.machine.wait()
         labels = load_labels(path, len(request.pool))
@@ -92,6 +91,13 @@ class StageTrainer:
         self.audits.append(audit)
         self.events.emit("labeled", **to_json(audit), **{"found": was_labeled})
         return labels
+
+    def _label_logits(self, request: LabelRequest) -> torch.Tensor:
+        """Return the logits that a rule decides on; with all stored views, they count as further networks."""
+        pipeline = self.pipelines.of(request.learner)
+        num_views = pipeline.stored.num_views if pipeline.stored is not None and request.views else 0
+        images = request.pool.images
+        return torch.cat([all_logits(request.learner, images, pipeline, view) for view in range(num_views + 1)])
 
     def _rest(self, learner: Learner, path: Path) -> None:
         """Free the gradients and the momentum of a learner while others train; the momentum is in its checkpoint."""
@@ -117,7 +123,7 @@ class StageTrainer:
             yield False
             return
         scored = scored_data(self.problem, self.watched) if request.product else ""
-        name = stage_identity(stage, request, self.pipeline, self.machine, scored)
+        name = stage_identity(stage, request, self.pipelines.of(request.learner), self.machine, scored)
         with self.cache.lock(name):
             is_cached = self.cache.fetch(name, stage.path)
             yield is_cached
@@ -169,13 +175,14 @@ class StageTrainer:
         target, validation = self.problem.target, self.problem.validation
         if not self.machine.is_main:
             return scores
+        pipeline = self.pipelines.of(learner)
         if self.watched is not None:
-            scores["unsupervised"] = unsupervised_scores(learner, self.watched, self.pipeline)
+            scores["unsupervised"] = unsupervised_scores(learner, self.watched, pipeline)
         if validation is not None and len(validation):
-            logits = all_logits(learner, validation.images, self.pipeline)
+            logits = all_logits(learner, validation.images, pipeline)
             scores["validation"] = accuracies(logits, validation.y)
         if target is not None and target.is_labeled:
-            scores["target"] = accuracies(all_logits(learner, target.images, self.pipeline), target.y)
+            scores["target"] = accuracies(all_logits(learner, target.images, pipeline), target.y)
             scores |= self._other_scores(learner, {target.fingerprint: scores["target"]})
         return scores
 
@@ -183,8 +190,9 @@ class StageTrainer:
         """Add the scores that runs with other targets read from a shared stage; `scores` are this run's."""
         if not self.problem.others:
             return {}
+        pipeline = self.pipelines.of(learner)
         for other in self.problem.others:
-            scores[other.fingerprint] = accuracies(all_logits(learner, other.images, self.pipeline), other.y)
+            scores[other.fingerprint] = accuracies(all_logits(learner, other.images, pipeline), other.y)
         return {"others": scores}
 
 

@@ -149,7 +149,10 @@ def train(
         with Display(folder, quiet=not (machine.is_main and is_watched())) as display:
             display.announce(config, problem)
             origin = {"command": "SSDG.fit", "options": options}  # so that `ssdg resume` works, too
-            result = run(config, problem, folder, machine, listeners=(display.hear, *callbacks), provenance=origin)
+            listeners = (display.hear, *callbacks)
+            result = run(
+                config, problem, folder, machine, listeners=listeners, provenance=origin, cache=params["cache"]
+            )
             display.conclude(result)
     except Stopped:
         raise KeyboardInterrupt(

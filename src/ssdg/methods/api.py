@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import torch
@@ -31,8 +30,9 @@ from ..models.heads import Bottleneck, linear_head
 from ..profiling import timed
 from ..schema import LabelKind as LabelKind
 
-Family = Literal["source", "DA", "DG", "DA+DG", "SSL", "ours"]
-Need = Literal["unlabeled", "balanced", "second", "strong"]  # data; equal images per domain; extra views
+Family = Literal["source", "frozen", "DA", "DG", "DA+DG", "SSL", "ours"]
+# data; equal images per domain; extra views; images whose pixels it changes in every step
+Need = Literal["unlabeled", "balanced", "second", "strong", "pixels"]
 VIEWS: tuple[View, ...] = ("second", "strong")
 MakeBackbone = Callable[[], Backbone]
 LrShape = Literal["fixed", "hump", "inverse"]
@@ -187,6 +187,7 @@ class LabelRequest:
     round: int
     kind: LabelKind = "pseudo-labels"
     title: str = ""  # for people, e.g. "clean set (EID)"; empty: the key
+    views: bool = False  # label by the stored views of a frozen trunk too, as if they were further networks
 
 
 class StageRunner(Protocol):
@@ -258,6 +259,7 @@ class Trainer:
         round: int,
         kind: LabelKind = "pseudo-labels",
         title: str = "",
+        views: bool = False,
     ) -> PseudoLabels:
         """Let `learner` label the images of `pool`.
 
@@ -277,13 +279,15 @@ class Trainer:
             "pseudo-labels" for labels of one domain by its labeler, "clean-set" for a selection of the pool.
         title
             Name of the labeling in reports, such as "clean set (EID)".
+        views
+            With a frozen trunk, pass the logits of every stored view to `rule` too: (views · networks, n, K).
 
         Returns
         -------
         PseudoLabels
             Class, mask, confidence and the votes of each network, in the order of `pool`.
         """
-        return self._runner.run_labeling(LabelRequest(key, learner, pool, rule, round, kind, title or key))
+        return self._runner.run_labeling(LabelRequest(key, learner, pool, rule, round, kind, title or key, views))
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,6 +300,7 @@ class LearnerRequest:
     num_domains: int = 1
     backbone: str | None = None  # default: the run's
     weights: str | None = None  # default: the run's
+    freeze: str | None = None  # none, a stage or all; default: the run's
 
 
 class Build:
@@ -313,9 +318,11 @@ class Build:
         num_domains: int = 1,
         backbone: str | None = None,
         weights: str | None = None,
+        freeze: str | None = None,
     ) -> LearnerT:
-        """Return a new learner; `backbone` and `weights` default to the run's."""
-        built: LearnerT = self.make(LearnerRequest(key, learner, settings, num_domains, backbone, weights))
+        """Return a new learner; `backbone`, `weights` and `freeze` default to the run's."""
+        request = LearnerRequest(key, learner, settings, num_domains, backbone, weights, freeze)
+        built: LearnerT = self.make(request)
         return built
 
 
@@ -350,6 +357,10 @@ class Method:
     uses_web_labels
         Whether the algorithm handles web-labels itself. Others that take several labeled domains may receive them
         as labels.
+    freeze
+        "all" if the method trains no layer of a backbone; None leaves it to the run.
+    default_views
+        Randomized views that are stored if layers are frozen.
 
     Examples
     --------
@@ -372,6 +383,8 @@ class Method:
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     algorithm: Algorithm | None = None
     uses_web_labels: bool = False
+    freeze: Literal["all"] | None = None
+    default_views: int = 3
 
     @property
     def web_labels(self) -> tuple[WebLabel, ...]:
@@ -440,7 +453,7 @@ def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:
     With `trunk_rate`, backbones form a group of their own at `lr` · `trunk_rate`.
     """
     modules = list(modules)
-    parameters: list[Any] = list(chain.from_iterable(m.parameters() for m in modules))
+    parameters: list[Any] = [p for m in modules for p in m.parameters() if p.requires_grad]
     if settings.trunk_rate != 1:
         trunk = {id(p) for m in modules for backbone in backbones_of(m) for p in backbone.parameters()}
         new = [p for p in parameters if id(p) not in trunk]

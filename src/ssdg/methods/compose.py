@@ -34,7 +34,7 @@ def compose(first: Method, second: Method) -> Method:
         summary=f"{first.name} labels each unlabeled domain, {second.name} trains on labels and pseudo-labels",
         learner=second.learner,
         settings=settings_of(first, second),
-        needs=("unlabeled",),
+        needs=tuple(dict.fromkeys(("unlabeled", *second.needs))),
         presets=presets_of(first, second),
         algorithm=algorithm,
     )

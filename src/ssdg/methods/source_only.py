@@ -62,7 +62,7 @@ def warm_build(task: Task, trainer: Trainer, build: Build, settings: Settings) -
     A learner that chooses its own backbone starts from that backbone's weights. Not in the paper, which starts from
     ImageNet weights.
     """
-    source = build("warm", SourceOnly, settings)
+    source = build("warm", SourceOnly, settings, freeze="none")
     trainer.train("warm", source, Inputs(task.labeled), settings, title="warm start")
     trained = [backbone.state_dict() for backbone in backbones_of(source.nets)]
 

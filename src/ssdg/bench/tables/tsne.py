@@ -13,7 +13,6 @@ from ...data.sets import ImageTable, MixedSet, Rows
 from ...data.streams import EVAL_BATCH, evaluation_batches
 from ...engine.features import Features, FinishedStage, first_mixed, pooled_features, without_augmentation
 from ...engine.replay import PastRun, open_past_run
-from ...engine.run import pipeline_of
 from ...errors import UserError, unknown
 from ...methods.api import Learner
 from ...seeds import numpy_rng
@@ -115,7 +114,7 @@ class FeatureCollector:
         task, target = past.problem.task, past.problem.target
         self.domain, self.product, self.target = domain, "", target
         self.keys: set[str] = set()  # of the stages that train the labeler
-        self.pipeline = without_augmentation(pipeline_of(past.config, past.problem, past.machine))
+        self.pipelines = past.pipelines
         self.num_each = images // len(GROUPS)
         pool = task.unlabeled[domain]
         self.tables = {
@@ -133,7 +132,8 @@ class FeatureCollector:
             self.keys.add(request.key)
             groups = {name: self._features(request.learner, table) for name, table in self.tables.items()}
             if isinstance(request.inputs.labeled, MixedSet):
-                mixed = first_mixed(stage, request.inputs.labeled, self.num_each, self.pipeline)
+                pipeline = without_augmentation(self.pipelines.of(request.learner))
+                mixed = first_mixed(stage, request.inputs.labeled, self.num_each, pipeline)
                 groups["intermediate"] = pooled_features(request.learner, (batch.x for batch in mixed))
             self.labelers.append(LabelerView(request.round, groups, None))
         if request.product and self.target is not None:
@@ -143,7 +143,7 @@ class FeatureCollector:
             self.targets.append(TargetView(request.round, features, scores[0] if scores else None))
 
     def _features(self, learner: Learner, table: ImageTable) -> Features:
-        return pooled_features(learner, evaluation_batches(table, EVAL_BATCH, self.pipeline))
+        return pooled_features(learner, evaluation_batches(table, EVAL_BATCH, self.pipelines.of(learner)))
 
 
 def balanced_rows(y: NDArray[np.int64], num: int) -> Rows:

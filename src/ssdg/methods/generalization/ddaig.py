@@ -116,6 +116,7 @@ register(
             summary="a network learns to perturb images so that their domain is lost but their class is not",
             learner=Ddaig,
             settings=DdaigSettings,
+            needs=("pixels",),
             presets={
                 "quick": {"width": 16},  # a third of the time of a step on digits; 32 channels take more than half
                 "quick none": {"lr": 0.01},  # at 0.03 the digits CNN forgets what it has learned and starts over

@@ -44,7 +44,7 @@ class Dgvgs:
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """Compute a gradient per group, combine them by surgery, and update once."""
         x, y, domain = batch.labeled.x, batch.labeled.y, batch.labeled.host_domain
-        parameters = list(self.network.parameters())
+        parameters = [p for p in self.network.parameters() if p.requires_grad]
         losses, grads = [], []
         for group in self._groups(batch.labeled.domain.cpu() if domain is None else domain):
             rows = onto(group, x.device)

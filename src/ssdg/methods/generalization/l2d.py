@@ -101,5 +101,6 @@ register(
         summary="a module learns to generate images of styles that the network does not know yet",
         learner=L2d,
         settings=L2dSettings,
+        needs=("pixels",),
     )
 )
