@@ -191,6 +191,15 @@ def concat_labeled(sets: Sequence[LabeledSet]) -> LabeledSet:
     )
 
 
+def evenly_sampled(labeled: LabeledSet, limit: int) -> LabeledSet:
+    """Return at most `limit` images, spread evenly over the set sorted by class; all of them if there are no more."""
+    if len(labeled) <= limit:
+        return labeled
+    order = np.argsort(labeled.y, kind="stable")
+    rows = np.sort(order[np.linspace(0, len(order) - 1, limit).round().astype(np.intp)])
+    return LabeledSet(labeled.images.take(rows), labeled.y[rows], labeled.domain[rows], labeled.trusted[rows])
+
+
 def renumber_domains(labeled: LabeledSet) -> LabeledSet:
     """Return the set with domains 0, 1, ... in their order and without gaps, as methods of several domains expect."""
     return replace(labeled, domain=np.unique(labeled.domain, return_inverse=True)[1].reshape(-1))

@@ -62,6 +62,21 @@ def clean_mask(
     return selected
 
 
+def fair_share_mask(probs: Tensor, rate: float) -> Tensor:
+    """Select the most confident samples of every predicted class: at most `rate` · n / K of each, and at least 1.
+
+    `probs` is (n, K). A class that is never predicted contributes none. (n,) bool.
+    """
+    require_rows(probs, "fair_share_mask")
+    confidence, predicted = probs.max(-1)
+    limit = num_selected(len(probs), rate / probs.shape[-1])
+    selected = torch.zeros_like(predicted, dtype=torch.bool)
+    for k in sorted(set(predicted.tolist())):
+        rows = (predicted == k).nonzero().squeeze(-1)
+        selected[rows[confidence[rows].topk(min(limit, len(rows))).indices]] = True
+    return selected
+
+
 def balanced_counts(sizes: list[int], rate: float) -> list[int]:
     """Return min(size, limit) for each group, with the lowest limit that selects at least `rate` of all samples."""
     required, limit = num_selected(sum(sizes), rate), 0

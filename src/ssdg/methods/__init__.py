@@ -19,7 +19,7 @@ from ..devices import onto
 from ..losses.classification import cross_entropy, cross_entropy_per_sample
 from ..models.backbones import Backbone
 from ..models.heads import linear_head
-from . import adaptation, generalization, semi, source_only
+from . import adaptation, frozen, generalization, semi, source_only
 from .api import (
     METHODS,
     AdaptationSettings,
@@ -79,6 +79,7 @@ __all__ = [
     "cycle",
     "descend",
     "find_method",
+    "frozen",
     "generalization",
     "linear_head",
     "onto",

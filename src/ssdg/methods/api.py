@@ -361,6 +361,9 @@ class Method:
         "all" if the method trains no layer of a backbone; None leaves it to the run.
     default_views
         Randomized views that are stored if layers are frozen.
+    joint_labeler
+        For a method that can label all unlabeled domains together in `eid` and in pairs `A+B`: trains its learner,
+        `joint_labeler(learner, source, pools, trainer, settings, cycle=..., product=...)`.
 
     Examples
     --------
@@ -385,6 +388,7 @@ class Method:
     uses_web_labels: bool = False
     freeze: Literal["all"] | None = None
     default_views: int = 3
+    joint_labeler: Callable[..., None] | None = None
 
     @property
     def web_labels(self) -> tuple[WebLabel, ...]:
@@ -444,6 +448,14 @@ def find_method(name: str, family: Family | None = None) -> Method:
     names = sorted(n for n, m in METHODS.items() if family in (None, m.family))
     if name not in names:
         raise unknown("method" if family is None else f"{family} method", name, names)
+    return METHODS[name]
+
+
+def find_labeler(name: str) -> Method:
+    """Return the method of this name if it can label unlabeled domains: domain adaptation, or a joint labeler."""
+    names = sorted(n for n, m in METHODS.items() if m.family == "DA" or m.joint_labeler is not None)
+    if name not in names:
+        raise unknown("labeling method", name, names)
     return METHODS[name]
 
 

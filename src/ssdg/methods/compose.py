@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, create_model
 
 from ..data.sets import Task, concat_labeled, renumber_domains
-from .api import Build, Learner, Method, Settings, Trainer, find_method
+from .api import Build, Learner, Method, Settings, Trainer, find_labeler, find_method
 from .eid.labeling import Labeling
 
 
@@ -65,4 +65,4 @@ def presets_of(first: Method, second: Method) -> Mapping[str, Mapping[str, Any]]
 def pair(name: str) -> Method:
     """Return the method `A+B` of this name, or raise an error that names the unknown part."""
     first, _, second = name.partition("+")
-    return compose(find_method(first, family="DA"), find_method(second, family="DG"))
+    return compose(find_labeler(first), find_method(second, family="DG"))

@@ -31,6 +31,19 @@ class LinearHead(nn.Linear):
             return super().forward(full_precision(x))
 
 
+class UnitHead(LinearHead):
+    """Logits W x / |x| + b, initialized with zeros: the layer of a probe, which solves for it."""
+
+    def reset_parameters(self) -> None:
+        """Set W and b to zero."""
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map features (B, in_features) to logits (B, out_features)."""
+        return super().forward(F.normalize(full_precision(x)))
+
+
 def linear_head(num_features: int, num_classes: int, hidden: tuple[int, ...] = ()) -> nn.Module:
     """Build a linear layer or, with `hidden` widths, a multilayer perceptron with ReLUs (a domain discriminator)."""
     if not hidden:

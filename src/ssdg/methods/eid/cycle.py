@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...data.sets import Inputs, Task
-from ..api import Build, Learner, Method, Trainer, find_method, register
+from ..api import Build, Learner, Method, Trainer, find_labeler, register
 from .bridge import evolve, first_source
 from .dual import DualNetworks
 from .labeling import Labeling
@@ -20,7 +20,7 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
     such crawls, a cycle is DCG alone.
     """
     adapts = task.setting == "uda"
-    apl = Labeling(find_method(cfg.apl, family="DA"), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
+    apl = Labeling(find_labeler(cfg.apl), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
     labelers = apl.build(task, build)
     dual = build("dcg", DualNetworks, cfg)
     source = first_source(task, cfg)

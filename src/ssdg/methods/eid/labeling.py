@@ -1,4 +1,4 @@
-"""APL, adversarial pseudo labeling: one labeler per unlabeled domain."""
+"""APL, adversarial pseudo labeling: one labeler per unlabeled domain, or a joint one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..api import Build, Learner, Method, Settings, Trainer, argmax_rule
 
 @dataclass(frozen=True)
 class Labeling:
-    """How unlabeled domains are labeled: a DA method with its settings and, optionally, its own backbone."""
+    """How unlabeled domains are labeled: a method with its settings and, optionally, its own backbone."""
 
     method: Method
     settings: Settings
@@ -28,17 +28,15 @@ class Labeling:
     def build(self, task: Task, build: Build, *, cycle: int = 1) -> dict[str, Learner]:
         """Build a labeler for every unlabeled domain that needs one; `cycle` distinguishes those of a fresh start."""
         suffix = f"/{cycle}" if cycle > 1 else ""
-        return {
-            name: build(
-                f"apl/{name}{suffix}",
-                self.method.learner,
-                self.settings,
-                backbone=self.backbone,
-                weights=self.weights,
-            )
-            for name in task.unlabeled
-            if not (name in task.web and task.web_label == "retained")
-        }
+        names = [name for name in task.unlabeled if not (name in task.web and task.web_label == "retained")]
+        if self.method.joint_labeler is not None:
+            return dict.fromkeys(names, self._build_labeler(f"apl{suffix}", build)) if names else {}
+        return {name: self._build_labeler(f"apl/{name}{suffix}", build) for name in names}
+
+    def _build_labeler(self, key: str, build: Build) -> Learner:
+        freeze = self.method.freeze
+        learner, settings = self.method.learner, self.settings
+        return build(key, learner, settings, backbone=self.backbone, weights=self.weights, freeze=freeze)
 
     def pseudo_label(
         self,
@@ -52,30 +50,39 @@ class Labeling:
     ) -> tuple[LabeledSet, NDArray[np.bool_]]:
         """Train each labeler from the source to its own domain and label that domain (Eq. APL).
 
+        A joint labeler is trained once, on all domains; it learns both sides of a mixed source as they are.
         A crawl keeps its web-labels where they are retained and, where they are refined, in the first cycle. Images
         that an open-set labeler rejects are left out; the second result marks them in the order of `task.pool`.
         """
         labeled, rejected = [], []
+        joint = self.method.joint_labeler
+        pools = {name: task.unlabeled[name] for name in labelers if not (name in task.web and cycle == 1)}
+        if joint is not None and pools:
+            learner, both = next(iter(labelers.values())), joined(source)
+            joint(learner, both, pools, trainer, self.settings, cycle=cycle, product=product)
         for name, pool in task.unlabeled.items():
             if name in task.web and (cycle == 1 or task.web_label == "retained"):
                 labeled.append(pool.labeled_as(task.web[name]))
                 rejected.append(np.zeros(len(pool), np.bool_))
                 continue
             key, labeler = f"apl/{name}", labelers[name]
-            trainer.train(
-                key,
-                labeler,
-                self.method.inputs(source, pool, self.settings),
-                self.settings,
-                round=cycle,
-                lr_scale=1 / cycle**2,
-                product=product,
-                title=f"labeler of {name}",
-                group="labelers",
-            )
+            if joint is None:
+                trainer.train(
+                    key,
+                    labeler,
+                    self.method.inputs(source, pool, self.settings),
+                    self.settings,
+                    round=cycle,
+                    lr_scale=1 / cycle**2,
+                    product=product,
+                    title=f"labeler of {name}",
+                    group="labelers",
+                )
             is_open = hasattr(labeler, "open_logits")
             voter, rule = (Rejecting(labeler), known_rule) if is_open else (labeler, argmax_rule)
-            labels = trainer.label(key, voter, pool, rule, round=cycle, title="labelers (APL)")
+            labels = trainer.label(
+                key, voter, pool, rule, round=cycle, title="labelers (APL)", views=joint is not None
+            )
             labeled.append(pool.labeled_by(labels))
             rejected.append(~labels.keep)
         pseudo = concat_labeled(labeled)
@@ -85,6 +92,11 @@ class Labeling:
                 "lower its weight with labeler.weight, or use apl=mcd, which rejects none"
             )
         return pseudo, np.concatenate(rejected)
+
+
+def joined(source: LabeledSet | MixedSet) -> LabeledSet:
+    """Return the images of a source unmixed: a closed solution has no steps in which to draw mixtures."""
+    return concat_labeled([source.base, source.clean]) if isinstance(source, MixedSet) else source
 
 
 class Rejecting:

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from ...data.sets import Mix
 from ...losses.selection import Choice, clean_rate
-from ..api import Method, Settings, find_method
+from ..api import Method, Settings, find_labeler
 
 
 class DcgSettings(Settings):
@@ -51,7 +51,7 @@ class EidSettings(DcgSettings):
         False, description="reinitialize all networks in each cycle instead of continuing to train them"
     )
     # APL
-    apl: str = Field("mcd", description="DA method that labels each unlabeled domain")
+    apl: str = Field("mcd", description="method that labels the unlabeled domains: a DA method or self-training")
     apl_backbone: str | None = Field(
         None, description="backbone of the labelers, may be deeper than DCG's; empty: the run's"
     )
@@ -76,7 +76,7 @@ class EidSettings(DcgSettings):
     @classmethod
     def nested_methods(cls, values: Mapping[str, Any]) -> dict[str, Method]:
         """Return the method that `apl` names; `labeler` holds its settings."""
-        return {"labeler": find_method(str(values.get("apl", cls.model_fields["apl"].default)), family="DA")}
+        return {"labeler": find_labeler(str(values.get("apl", cls.model_fields["apl"].default)))}
 
     def extra_backbones(self) -> dict[str, tuple[str, str | None]]:
         """Return the backbone of the labelers if it is not the run's."""
@@ -95,14 +95,14 @@ class EidSettings(DcgSettings):
     @field_validator("apl")
     @classmethod
     def _require_adaptation(cls, name: str) -> str:
-        return find_method(name, family="DA").name
+        return find_labeler(name).name
 
     @field_validator("labeler", mode="before")
     @classmethod
     def _validate_labeler(cls, value: Any, info: ValidationInfo) -> Any:
         if "apl" not in info.data or not isinstance(value, dict):
             return value
-        return find_method(info.data["apl"]).settings.model_validate(value)
+        return find_labeler(info.data["apl"]).settings.model_validate(value)
 
 
 # Two cycles of four epochs, 8 in total instead of the paper's 45; labelers have their own presets.
