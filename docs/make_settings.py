@@ -23,8 +23,8 @@ FIRST = "eid"
 NOTES = {
     "method": "what is trained; `ssdg methods` lists them",
     "preset": "where the other defaults come from",
-    "backbone": "`resnet18`, `resnet34`, `resnet50`, `resnet101`, `digits-cnn`, `efficientnet-lite0`, `timm:NAME`, "
-    "`hf:NAME`",
+    "backbone": "`resnet18`, `resnet34`, `resnet50`, `resnet101`, `digits-cnn`, `efficientnet-lite0`, "
+    "`efficientnet-lite1`, `efficientnet-lite2`, `timm:NAME`, `hf:NAME`",
     "augment": "`photo`: random translation by up to an eighth of the side, random horizontal flip; `none`: nothing",
     "precision": "`auto`: bf16 where the processor or GPU computes it fast and the backbone gains from it, else fp32",
     "momentum": "of SGD",

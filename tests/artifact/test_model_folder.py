@@ -90,7 +90,6 @@ def test_no_path_of_weight_files_is_told(world: Path, cache: Path, tmp_path: Pat
 def test_what_is_known_of_first_weights() -> None:
     assert "BSD-3-Clause" in weights_note("resnet18", "imagenet")
     assert "non-commercial" in weights_note("resnet18", "imagenet")
-    assert "Apache-2.0" in weights_note("efficientnet-lite0", "imagenet")
     assert "'timm:vit'" in weights_note("timm:vit", "imagenet")
 
 

@@ -1,4 +1,4 @@
-"""ResNet and EfficientNet-Lite0 against their papers, computed from the state dict with plain functions."""
+"""ResNet and EfficientNet-Lite against their papers, computed from the state dict with plain functions."""
 
 from __future__ import annotations
 
@@ -82,13 +82,15 @@ def same_conv(x: Tensor, weight: Tensor, stride: int, groups: int = 1) -> Tensor
     return F.conv2d(F.pad(x, pads), weight, stride=stride, groups=groups)
 
 
-def lite0_by_hand(state: State, x: Tensor) -> Tensor:
+def lite_by_hand(state: State, x: Tensor, halves: set[int], num_blocks: int) -> Tensor:
+    """`halves` are the first blocks of the stages that halve the map."""
+
     def norm6(at: str, x: Tensor) -> Tensor:
         return norm(state, at, x, 1e-3).clamp(0, 6)
 
-    halves = {1, 3, 5, 11}  # first blocks of the stages that halve the map
-    x = norm6("_bn0", same_conv((255 * x - 127) / 128, state["_conv_stem.weight"], 2))
-    for i in range(16):
+    mean, std = (torch.tensor(value / 255).double() for value in (127, 128))  # float32 in the network
+    x = norm6("_bn0", same_conv((x - mean) / std, state["_conv_stem.weight"], 2))
+    for i in range(num_blocks):
         at = f"_blocks.{i}"
         out = x
         if i > 0:
@@ -101,9 +103,18 @@ def lite0_by_hand(state: State, x: Tensor) -> Tensor:
     return norm6("_bn1", F.conv2d(x, state["_conv_head.weight"])).mean((2, 3))
 
 
+@pytest.mark.parametrize(
+    ("name", "halves", "num_blocks"),
+    [
+        ("efficientnet-lite0", {1, 3, 5, 11}, 16),
+        ("efficientnet-lite1", {1, 4, 7, 15}, 21),
+        ("efficientnet-lite2", {1, 4, 7, 15}, 21),
+    ],
+)
 @pytest.mark.parametrize("size", [33, 64])
-def test_efficientnet_computes_what_the_paper_says(size: int) -> None:
-    net = shaken("efficientnet-lite0")
+def test_efficientnet_computes_what_the_paper_says(name: str, halves: set[int], num_blocks: int, size: int) -> None:
+    net = shaken(name)
     x = torch.rand(2, 3, size, size, dtype=torch.float64)
     with torch.inference_mode():
-        torch.testing.assert_close(net(x), lite0_by_hand(net.state_dict(), x), rtol=1e-6, atol=1e-6)
+        expected = lite_by_hand(net.state_dict(), x, halves, num_blocks)
+        torch.testing.assert_close(net(x), expected, rtol=1e-9, atol=1e-9)

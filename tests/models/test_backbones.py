@@ -11,16 +11,18 @@ from torch import nn
 
 from ssdg.errors import UserError
 from ssdg.models.backbones import BUILT_IN, build_backbone
+from ssdg.models.frozen import boundary_names, freeze, trunk_maps
 from ssdg.models.layers import StyleConfusor, attach_style
 
-SMALL = ("resnet18", "resnet50", "digits-cnn", "efficientnet-lite0")
+SMALL = ("resnet18", "resnet50", "digits-cnn", "efficientnet-lite0", "efficientnet-lite2")
+LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 FEATURES = {
     "resnet18": 512,
     "resnet34": 512,
     "resnet50": 2048,
     "resnet101": 2048,
     "digits-cnn": 256,
-    "efficientnet-lite0": 1280,
+    **dict.fromkeys(LITES, 1280),
 }
 IMAGENET = (torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225]))
 
@@ -85,7 +87,7 @@ def test_features_have_their_number_and_are_float32(name: str) -> None:
 def test_dense_convolutions_pay_in_bfloat16_and_depthwise_ones_do_not(named: tuple[str, nn.Module]) -> None:
     name, net = named
     depthwise = any(isinstance(m, nn.Conv2d) and m.groups > 1 for m in net.modules())
-    assert net.prefers_bf16 == (not depthwise) == (name != "efficientnet-lite0")
+    assert net.prefers_bf16 == (not depthwise) == (name not in LITES)
 
 
 def test_images_are_normalised_inside() -> None:
@@ -95,7 +97,7 @@ def test_images_are_normalised_inside() -> None:
     recipes = {
         "resnet18": ("conv1", (x - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)),
         "digits-cnn": ("stage1", (x - 0.5) / 0.5),
-        "efficientnet-lite0": ("_conv_stem", (x * 255 - 127) / 128),
+        **dict.fromkeys(LITES, ("_conv_stem", (x * 255 - 127) / 128)),
     }
     for name, (first, expected) in recipes.items():
         net = build_backbone(name).eval()
@@ -114,6 +116,22 @@ def test_efficientnet_pads_like_tensorflow() -> None:
     assert same_padding(7, 3, 2) == (1, 1)  # 4 outputs reach (4 - 1) * 2 + 3 = 9
     assert same_padding(7, 5, 1) == (2, 2)
     assert same_padding(4, 1, 2) == (0, 0)
+
+
+@pytest.mark.parametrize("name", LITES)
+def test_an_efficientnet_can_be_frozen_after_each_of_its_seven_stages(name: str) -> None:
+    net = build_backbone(name).eval()
+    assert net.name == name
+    assert boundary_names(net) == (*(f"stage{number}" for number in range(1, 8)), "all")
+    modules = [module for stage in net.sequence.values() for module in stage]
+    assert [m for m in modules if m in {*net._blocks}] == list(net._blocks)  # each block once, in order
+    with torch.inference_mode():
+        expected = net(images())
+        for boundary in boundary_names(net):
+            frozen = copy.deepcopy(net)
+            freeze(frozen, boundary)
+            maps = trunk_maps(frozen, images())
+            assert torch.equal(frozen(maps), expected), boundary
 
 
 def test_style_stages_give_maps_of_three_sizes(named: tuple[str, nn.Module]) -> None:

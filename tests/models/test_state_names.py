@@ -1,4 +1,4 @@
-"""ResNets and EfficientNet-Lite0 carry the names and shapes of published weight files."""
+"""ResNets and EfficientNet-Lites carry the names and shapes of published weight files."""
 
 from __future__ import annotations
 
@@ -66,12 +66,23 @@ def test_a_few_torchvision_names_by_hand() -> None:
     assert len(shapes) == 120  # torchvision's 122 without fc.weight and fc.bias
 
 
-def test_efficientnet_has_the_names_and_shapes_of_the_weight_file() -> None:
-    # per block: input, output, expansion, kernel (Tan & Le, 2019, Table 1)
-    blocks = [(32, 16, 1, 3), (16, 24, 6, 3), (24, 24, 6, 3), (24, 40, 6, 5), (40, 40, 6, 5)]
-    blocks += [(40, 80, 6, 3), (80, 80, 6, 3), (80, 80, 6, 3), (80, 112, 6, 5), (112, 112, 6, 5)]
-    blocks += [(112, 112, 6, 5), (112, 192, 6, 5), (192, 192, 6, 5), (192, 192, 6, 5), (192, 192, 6, 5)]
-    blocks += [(192, 320, 6, 3)]
+# per stage: depth, output; of the weight files' blocks
+EFFICIENTNETS = [
+    ("efficientnet-lite0", ((1, 16), (2, 24), (2, 40), (3, 80), (3, 112), (4, 192), (1, 320)), 296, 4_652_008),
+    ("efficientnet-lite1", ((1, 16), (3, 24), (3, 40), (4, 80), (4, 112), (5, 192), (1, 320)), 386, 5_416_680),
+    ("efficientnet-lite2", ((1, 16), (3, 24), (3, 48), (4, 88), (4, 120), (5, 208), (1, 352)), 386, 6_092_072),
+]
+
+
+@pytest.mark.parametrize(("name", "stages", "num_tensors", "num_weights"), EFFICIENTNETS)
+def test_efficientnet_has_the_names_and_shapes_of_the_weight_file(
+    name: str, stages: tuple[tuple[int, int], ...], num_tensors: int, num_weights: int
+) -> None:
+    blocks = []  # per block: input, output, expansion, kernel (Tan & Le, 2019, Table 1)
+    channels = 32
+    for (depth, out), expand, kernel in zip(stages, (1, 6, 6, 6, 6, 6, 6), (3, 3, 5, 3, 5, 5, 3), strict=True):
+        blocks += [(channels if i == 0 else out, out, expand, kernel) for i in range(depth)]
+        channels = out
     spec: dict[str, tuple[int, ...]] = {"_conv_stem.weight": (32, 3, 3, 3)} | batch_norm_shapes("_bn0", 32)
     for i, (in_channels, out_channels, expand, kernel) in enumerate(blocks):
         at, inner = f"_blocks.{i}", in_channels * expand
@@ -83,8 +94,8 @@ def test_efficientnet_has_the_names_and_shapes_of_the_weight_file() -> None:
         spec |= {f"{at}._project_conv.weight": (out_channels, inner, 1, 1)} | batch_norm_shapes(
             f"{at}._bn2", out_channels
         )
-    spec |= {"_conv_head.weight": (1280, 320, 1, 1)} | batch_norm_shapes("_bn1", 1280)
-    net = build_backbone("efficientnet-lite0")
+    spec |= {"_conv_head.weight": (1280, channels, 1, 1)} | batch_norm_shapes("_bn1", 1280)
+    net = build_backbone(name)
     assert {k: tuple(v.shape) for k, v in net.state_dict().items()} == spec
-    assert len(spec) == 294  # the file's 296 without _fc.weight and _fc.bias
-    assert sum(p.numel() for p in net.parameters()) + 1281 * 1000 == 4_652_008
+    assert len(spec) == num_tensors - 2  # the file's without _fc.weight and _fc.bias
+    assert sum(p.numel() for p in net.parameters()) + 1281 * 1000 == num_weights

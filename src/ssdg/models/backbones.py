@@ -21,19 +21,29 @@ from torch import Tensor, nn
 from ..errors import unknown
 from .common import Normalize
 from .digits_cnn import DigitsCNN
-from .efficientnet import EfficientNetLite0
+from .efficientnet import KINDS as EFFICIENTNETS
+from .efficientnet import EfficientNetLite
 from .external import ExternalBackbone, build_external
-from .resnet import KINDS, ResNet
-from .weights import State, load_lite0_imagenet, load_resnet_imagenet, load_weights, reject_imagenet
+from .resnet import KINDS as RESNETS
+from .resnet import ResNet
+from .weights import (
+    LITE_FILES,
+    State,
+    lite_package,
+    load_lite_imagenet,
+    load_resnet_imagenet,
+    load_weights,
+    reject_imagenet,
+)
 
-BuiltInBackbone = ResNet | DigitsCNN | EfficientNetLite0
+BuiltInBackbone = ResNet | DigitsCNN | EfficientNetLite
 Backbone = BuiltInBackbone | ExternalBackbone
 
 # name: (network, loader of its ImageNet weights, name of the classifier in weight files)
 BUILT_IN: dict[str, tuple[Callable[[], BuiltInBackbone], Callable[[], State], str]] = {
-    **{kind: (partial(ResNet, kind), partial(load_resnet_imagenet, kind), "fc") for kind in KINDS},
+    **{kind: (partial(ResNet, kind), partial(load_resnet_imagenet, kind), "fc") for kind in RESNETS},
     "digits-cnn": (DigitsCNN, partial(reject_imagenet, "digits-cnn"), "fc"),
-    "efficientnet-lite0": (EfficientNetLite0, load_lite0_imagenet, "_fc"),
+    **{kind: (partial(EfficientNetLite, kind), partial(load_lite_imagenet, kind), "_fc") for kind in EFFICIENTNETS},
 }
 EXTERNAL = ("timm:NAME", "hf:NAME")
 
@@ -52,6 +62,11 @@ def build_backbone(name: str, weights: str = "none") -> Backbone:
     net = make()
     load_weights(net, name, weights, imagenet=imagenet, classifier=classifier)
     return net
+
+
+def weights_package(name: str) -> str | None:
+    """Return the name of the package that ships a backbone's ImageNet weights; None if they come from elsewhere."""
+    return lite_package(name) if name in LITE_FILES else None
 
 
 def backbones_of(nets: nn.Module) -> list[nn.Module]:

