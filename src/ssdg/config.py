@@ -17,7 +17,6 @@ from .errors import UserError, unknown
 from .files import file_name
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
-from .models.frozen import BatchNormMode
 
 Flat = dict[str, Any]  # settings of the run and the method side by side, as a YAML file has them
 
@@ -84,8 +83,11 @@ class RunConfig(BaseModel):
     views: int = Field(
         0, ge=0, le=64, description="randomized views stored next to each plain image, if layers are frozen"
     )
-    batch_norm: BatchNormMode = Field(
+    batch_norm: Literal["train", "eval"] = Field(
         "train", description="statistics of trained batch norms: train (of the batch) or eval (those of the weights)"
+    )
+    head: Literal["random", "probe"] = Field(
+        "random", description="start of linear heads: random, or a probe of the pretrained features plus random"
     )
     settings: SerializeAsAny[Settings]
 
@@ -120,9 +122,11 @@ class RunConfig(BaseModel):
             raise ValueError("views are stored for frozen layers only; give freeze=all or a stage, or views=0")
         if is_frozen and self.weights == "none" and not self.warm_epochs:
             raise ValueError(
-                f"freeze={self.freeze} keeps random layers with weights=none; give weights=imagenet or a file, "
-                "or train them first with warm_epochs"
+                "frozen layers stay random with weights=none; give weights=imagenet or a file, or train them first "
+                "with warm_epochs"
             )
+        if self.head == "probe" and self.weights == "none":
+            raise ValueError("head=probe needs pretrained weights; give weights=imagenet or a file, or head=random")
         if self.freeze != "none":
             self._check_needs_of_views(method)
         return self
@@ -166,7 +170,7 @@ PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists 
 # Settings added after version 0.1, with the values that change nothing. At these they are not part of a hash, so that
 # runs started before they existed can be resumed.
 LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
-LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train"}
+LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random"}
 FROZEN_BOTTLENECK = 256  # bottleneck= of adaptation methods, if all layers are frozen: what is left to adapt
 
 
