@@ -40,6 +40,9 @@ QUICK: dict[AugmentKind, Flat] = {
         "epochs": 5,
     },
 }
+# What `quick` adds if photos meet a pretrained EfficientNet-Lite: training all of it in so few steps destroys its
+# features. Heads start from a probe and learn at `lr`, the layers behind stage 5 at a tenth of it.
+QUICK_TAIL: Flat = {"freeze": "stage5", "head": "probe", "trunk_rate": 0.1, "lr_shape": "hump"}
 
 
 class RunConfig(BaseModel):
@@ -199,8 +202,11 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
         raise unknown("preset", preset, list(PRESETS))
     for key in values:
         check_key(key, values, method)
+    common = {"fast": FAST, "quick": QUICK[kind]}.get(preset, {})
+    if preset == "quick" and keeps_features({**common, **values}, method):
+        common = {**common, **QUICK_TAIL}
     resolved: Flat = {"augment": kind, "size": size}
-    resolved = merge(resolved, _spread({"fast": FAST, "quick": QUICK[kind]}.get(preset, {}), method))
+    resolved = merge(resolved, _spread(common, method))
     for name in (preset, f"{preset} {kind}"):
         resolved = merge(resolved, method.presets.get(name, {}))
         for group, nested in method.settings.nested_methods(values).items():
@@ -209,6 +215,12 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
     return _validate(with_frozen_defaults(merge(resolved, values), method), method)
+
+
+def keeps_features(values: Flat, method: Method) -> bool:
+    """Return whether `quick` trains only the last layers: of a pretrained EfficientNet-Lite, if the method can."""
+    is_lite = str(values.get("backbone")).startswith("efficientnet-lite") and values.get("weights") != "none"
+    return is_lite and method.freeze is None and "pixels" not in method.needs
 
 
 def with_frozen_defaults(values: Flat, method: Method) -> Flat:
