@@ -102,7 +102,8 @@ def check_three_steps(learner: Learner, inputs: Inputs, pipeline: Pipeline) -> N
 def frozen_names(learner: Learner) -> set[str]:
     """Return the names of the tensors in all frozen trunks."""
     trunks = [net for net in backbones_of(learner.nets) if getattr(net, "boundary", None) is not None]
-    frozen = {value.data_ptr() for net in trunks for part in trunk_modules(net) for value in part.state_dict().values()}
+    parts = [part for net in trunks for part in trunk_modules(net)]
+    frozen = {value.data_ptr() for part in parts for value in part.state_dict().values()}
     return {name for name, value in learner.nets.state_dict().items() if value.data_ptr() in frozen}
 
 
@@ -165,7 +166,7 @@ def test_a_frozen_trunk_stays_while_the_rest_is_trained_saved_and_loaded(
 
 @pytest.mark.parametrize("method", ON_PIXELS)
 def test_a_method_that_changes_pixels_cannot_be_frozen(method: str, world: Path, cache: Path) -> None:
-    with pytest.raises(UserError, match="changes the pixels of every batch.*give freeze=none") as refusal:
+    with pytest.raises(UserError, match=r"changes the pixels of every batch.*give freeze=none") as refusal:
         product_of(method, world, cache, freeze="stage2", **FROZEN)
     assert "\n" not in str(refusal.value)
 
