@@ -172,17 +172,15 @@ def test_reading_nothing_gives_no_maps(stored: StoredViews, joined: ImageTable, 
     assert pipeline.views(joined, none, ("strong",), 0, 0)["strong"].shape == (0, 5, 2, 1)
 
 
-def test_fill_stores_the_plain_images_and_the_views_of_a_table(stored: StoredViews, joined: ImageTable) -> None:
-    counts: list[int] = []
-    stored.fill([joined], 2, 2, counts.append)
-    assert sum(counts) == 7 * 3  # nine rows, two of them twice; the plain image and two views
+def test_a_table_needs_files_of_the_plain_images_and_of_every_view(stored: StoredViews, joined: ImageTable) -> None:
     files = stored.files_of([joined], 2)
-    assert len(files) == 3 * 3
-    assert all(len(file.missing(rows)) == 0 for file, rows in files)
+    assert len(files) == 3 * 3  # three arrays; the plain image and two views
+    assert sum(len(file.missing(rows)) for file, rows in files) == 7 * 3  # nine rows, two of them twice
+    for file, rows in files:
+        file.fill(rows, 2, lambda num_stored: None)
+    assert not any(len(file.missing(rows)) for file, rows in stored.files_of([joined], 2))
     assert any(len(file.missing(np.arange(file.shape[0]))) for file, _ in files)  # rows that the table leaves out
     assert len(stored.open_file(joined.arrays[0], 3).missing(np.arange(4))) == 4
-    stored.fill([joined], 2, 2, counts.append)
-    assert sum(counts) == 7 * 3
 
 
 def test_the_whole_set_comes_view_by_view_in_every_step(pipeline: Pipeline) -> None:
