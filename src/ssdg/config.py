@@ -17,7 +17,6 @@ from .errors import UserError, unknown
 from .files import file_name
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
-from .models.frozen import BatchNormMode
 
 Flat = dict[str, Any]  # settings of the run and the method side by side, as a YAML file has them
 
@@ -84,8 +83,11 @@ class RunConfig(BaseModel):
     views: int = Field(
         0, ge=0, le=64, description="randomized views stored next to each plain image, if layers are frozen"
     )
-    batch_norm: BatchNormMode = Field(
+    batch_norm: Literal["train", "eval"] = Field(
         "train", description="statistics of trained batch norms: train (of the batch) or eval (those of the weights)"
+    )
+    head: Literal["random", "probe"] = Field(
+        "random", description="start of linear heads: random, or a probe of the pretrained features plus random"
     )
     settings: SerializeAsAny[Settings]
 
@@ -114,27 +116,28 @@ class RunConfig(BaseModel):
         method = find_method(self.method)
         if method.freeze not in (None, self.freeze):
             raise ValueError(f"method '{method.name}' trains no layer of the backbone; give freeze={method.freeze}")
-        frozen = self._frozen_by()
-        if self.views and not frozen:
+        if self.views and not self._is_frozen:
             raise ValueError("views are stored for frozen layers only; give freeze=all or a stage, or views=0")
-        if frozen and "none" in self._frozen_weights() and not self.warm_epochs:
+        if self._is_frozen and "none" in self._frozen_weights and not self.warm_epochs:
             raise ValueError(
-                f"{frozen} keeps random layers with weights=none; give weights=imagenet or a file, "
-                "or train them first with warm_epochs"
+                "frozen layers stay random with weights=none; give weights=imagenet or a file, or train them first "
+                "with warm_epochs"
             )
+        if self.head == "probe" and self.weights == "none":
+            raise ValueError("head=probe needs pretrained weights; give weights=imagenet or a file, or head=random")
         if self.freeze != "none":
             self._check_needs_of_views(method)
         return self
 
-    def _frozen_by(self) -> str:
-        """Return the setting that freezes layers; empty if none does."""
-        if self.freeze != "none":
-            return f"freeze={self.freeze}"
+    @property
+    def _is_frozen(self) -> bool:
+        """Whether any network has frozen layers."""
         nested = type(self.settings).nested_methods(dict(self.settings))
-        return next((f"{group} '{inner.name}'" for group, inner in nested.items() if inner.freeze), "")
+        return self.freeze != "none" or any(inner.freeze for inner in nested.values())
 
+    @property
     def _frozen_weights(self) -> list[str]:
-        """Return the weights that networks with frozen layers start from, if there are such networks."""
+        """The weights that networks with frozen layers start from, if there are such networks."""
         extra = [weights or self.weights for _, weights in self.settings.extra_backbones().values()]
         return extra if extra and self.freeze == "none" else [self.weights, *extra]
 
@@ -158,7 +161,8 @@ class RunConfig(BaseModel):
         """
         values = strip_folders(self.model_dump(mode="json"), self.settings.path_fields)
         values = drop_later_defaults(values)
-        if not self._frozen_by() or values["inference"] in ("auto", self.precision):  # as before the key existed
+        has_trunk = self._is_frozen or self.head == "probe"
+        if not has_trunk or values["inference"] in ("auto", self.precision):  # as before the key existed
             del values["inference"]
         if self.settings.revision > 1:
             values["revision"] = self.settings.revision
@@ -177,7 +181,7 @@ PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists 
 # Settings added after version 0.1, with the values that change nothing. At these they are not part of a hash, so that
 # runs started before they existed can be resumed.
 LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
-LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train"}
+LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random"}
 FROZEN_BOTTLENECK = 256  # bottleneck= of adaptation methods, if all layers are frozen: what is left to adapt
 
 

@@ -72,7 +72,7 @@ def test_more_iterations_and_a_weaker_penalty_fit_better() -> None:
     def loss(**settings: float) -> float:
         probe = built(Probe, ProbeSettings(**settings))  # type: ignore[arg-type]
         probe.step(batch(), ANY)
-        return float(torch.nn.functional.cross_entropy(probe.logits(X)[0], HARD))
+        return float(torch.nn.functional.cross_entropy(probe.logits(X)[0].detach(), HARD))
 
     assert loss(c=100.0) < loss(c=1.0) < loss(c=0.01)
     assert loss(max_iter=200) < loss(max_iter=1)

@@ -158,11 +158,6 @@ class StoredViews:
             out[mask] = maps
         return out
 
-    def fill(self, tables: Sequence[ImageTable], num_views: int, batch: int, after_chunk: AfterChunk) -> None:
-        """Compute and store what is missing of these images: the plain ones and `num_views` views."""
-        for file, rows in self.files_of(tables, num_views):
-            file.fill(rows, batch, after_chunk)
-
     def files_of(self, tables: Sequence[ImageTable], num_views: int) -> list[tuple[MapFile, Rows]]:
         """Return the files of these images with the rows they need."""
         return [

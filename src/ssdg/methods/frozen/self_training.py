@@ -11,7 +11,7 @@ from torch import Tensor
 from ...data.sets import LabeledSet, Task, UnlabeledSet, concat_labeled
 from ...losses.selection import fair_share_mask
 from ..api import Build, Learner, Method, Trainer, register
-from .probe import Probe, ProbeSettings, whole_inputs
+from .probe import PRESETS, Probe, ProbeSettings, whole_inputs
 
 
 class SelfTrainingSettings(ProbeSettings):
@@ -89,7 +89,7 @@ register(
         learner=Probe,
         settings=SelfTrainingSettings,
         needs=("unlabeled",),
-        presets={"fast": {"epochs": 1}, "quick": {"epochs": 1}},
+        presets=PRESETS,
         algorithm=fit,
         freeze="all",
         joint_labeler=train_rounds,
