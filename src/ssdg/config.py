@@ -117,13 +117,11 @@ class RunConfig(BaseModel):
     @model_validator(mode="after")
     def _check_frozen(self) -> RunConfig:
         method = find_method(self.method)
-        nested = [*type(self.settings).nested_methods(dict(self.settings)).values()]
         if method.freeze not in (None, self.freeze):
             raise ValueError(f"method '{method.name}' trains no layer of the backbone; give freeze={method.freeze}")
-        is_frozen = self.freeze != "none" or any(inner.freeze for inner in nested)
-        if self.views and not is_frozen:
+        if self.views and not self._is_frozen:
             raise ValueError("views are stored for frozen layers only; give freeze=all or a stage, or views=0")
-        if is_frozen and self.weights == "none" and not self.warm_epochs:
+        if self._is_frozen and "none" in self._frozen_weights and not self.warm_epochs:
             raise ValueError(
                 "frozen layers stay random with weights=none; give weights=imagenet or a file, or train them first "
                 "with warm_epochs"
@@ -133,6 +131,18 @@ class RunConfig(BaseModel):
         if self.freeze != "none":
             self._check_needs_of_views(method)
         return self
+
+    @property
+    def _is_frozen(self) -> bool:
+        """Whether any network has frozen layers."""
+        nested = type(self.settings).nested_methods(dict(self.settings))
+        return self.freeze != "none" or any(inner.freeze for inner in nested.values())
+
+    @property
+    def _frozen_weights(self) -> list[str]:
+        """The weights that networks with frozen layers start from, if there are such networks."""
+        extra = [weights or self.weights for _, weights in self.settings.extra_backbones().values()]
+        return extra if extra and self.freeze == "none" else [self.weights, *extra]
 
     def _check_needs_of_views(self, method: Method) -> None:
         if "pixels" in method.needs:
@@ -154,7 +164,8 @@ class RunConfig(BaseModel):
         """
         values = strip_folders(self.model_dump(mode="json"), self.settings.path_fields)
         values = drop_later_defaults(values)
-        if values["inference"] in ("auto", self.precision):  # as before the key existed
+        has_trunk = self._is_frozen or self.head == "probe"
+        if not has_trunk or values["inference"] in ("auto", self.precision):  # as before the key existed
             del values["inference"]
         if self.settings.revision > 1:
             values["revision"] = self.settings.revision

@@ -66,7 +66,8 @@ class MapFile:
             part = view[index * self.row_bytes : (index + 1) * self.row_bytes]
             is_bad[index] = not read_at(self._data, part, row * self.row_bytes) or checksum(part) != sums[index]
         if is_bad.any():
-            self._repair(np.unique(rows[is_bad]), num_damaged=int((sums[is_bad] != 0).sum()))
+            bad = np.unique(rows[is_bad])  # a batch may hold an image twice
+            self._repair(bad, num_damaged=int((self._checksums(bad) != 0).sum()))
             return self[rows]
         return maps
 
