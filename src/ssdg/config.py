@@ -221,7 +221,8 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
     for name in (preset, f"{preset} {kind}"):
         resolved = merge(resolved, method.presets.get(name, {}))
         for group, nested in method.settings.nested_methods(values).items():
-            resolved = merge(resolved, {group: nested.presets.get(name, {})})
+            own = {key: value for key, value in nested.presets.get(name, {}).items() if key not in RUN_KEYS}
+            resolved = merge(resolved, {group: own})
     if has_crawl:
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
