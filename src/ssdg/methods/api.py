@@ -387,7 +387,7 @@ class Method:
     algorithm: Algorithm | None = None
     uses_web_labels: bool = False
     freeze: Literal["all"] | None = None
-    default_views: int = 3
+    default_views: int = 4
     joint_labeler: Callable[..., None] | None = None
 
     @property

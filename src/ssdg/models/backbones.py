@@ -72,7 +72,7 @@ def weights_package(name: str) -> str | None:
 
 def backbones_of(nets: nn.Module) -> list[nn.Module]:
     """Return the backbones inside a learner's networks."""
-    return [module for module in nets.modules() if hasattr(module, "style_stages")]
+    return [module for module in nets.modules() if hasattr(type(module), "style_stages")]
 
 
 def weights_digest(backbone: nn.Module) -> str:
