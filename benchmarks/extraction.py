@@ -3,7 +3,7 @@
     python benchmarks/extraction.py [--size 192] [--boundary stage5] [--images 512]
 
 Core seconds per image of (1) bare forward passes in the same precision and batch size, and (2) reading decoded
-images, the same forward passes, conversion to half precision, checksums and writing, for the plain image and each view.
+images, the same forward passes, conversion to half precision, checksums and writing, for the plain image and views.
 """
 
 from __future__ import annotations
