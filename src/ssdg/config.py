@@ -74,7 +74,9 @@ class RunConfig(BaseModel):
     augment: AugmentKind = "photo"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     inference: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="precision of frozen trunks; auto: bf16 where the hardware is fast at it"
+        "auto",
+        description="precision of frozen trunks and of labeling and evaluation, where bf16 is used only if a sample "
+        "keeps its answers; auto: bf16 where the hardware is fast at it",
     )
     freeze: str = Field(
         "none",
