@@ -1,19 +1,27 @@
 """How much memory `ssdg predict` takes for few and for many files, and how fast it is.
 
     python benchmarks/predicting.py [--files 1000 50000] [--format csv]
+    python benchmarks/predicting.py --run RUN --photos DIR [DIR ...] [--rounds 3]
 
-The files are hard links to twenty JPEGs of 320 × 240 in one folder. The networks are small (32 px, random weights),
-for it is the stream that is measured. Every command is a process of its own, which tells its peak memory itself.
+The second form compares precisions: images per second of a core of `ssdg predict` with the model of a run, in turns:
+as before (float32, batches of 128, batch norms apart), `--precision fp32` and `--precision auto`. It prints how many
+rows have another class than before. One thread.
+
+In the first form, the files are hard links to twenty JPEGs of 320 × 240 in one folder. The networks are small (32 px,
+random weights), for it is the stream that is measured. Every command is a process of its own, which tells its peak
+memory itself.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import onnx
@@ -32,6 +40,13 @@ peak = next(line.split()[1] for line in open("/proc/self/status") if line.starts
 print(seconds, busy, int(peak) / 1024, file=sys.stderr)
 sys.exit(code)
 """
+# The path that `ssdg predict` took before: whole batches of 128, no folding.
+BEFORE = """
+import ssdg.artifact.load as load
+load.fold = lambda learner, size, device: learner
+load.evaluation_batch = lambda device, size: 128
+"""
+VARIANTS = {"before": (BEFORE, "fp32"), "fp32": ("", "fp32"), "auto": ("", "auto")}
 
 
 def write_photos(folder: Path, count: int) -> Path:
@@ -100,11 +115,46 @@ def measure(model: Path, photos: Path, out: Path) -> tuple[float, float, float]:
     return seconds, busy, peak
 
 
+def classes_of(path: Path) -> list[str]:
+    """The class of every row."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [row["class"] for row in csv.DictReader(file)]
+
+
+def compare(run: Path, photos: Path, root: Path, rounds: int) -> None:
+    """Print the speed of every variant on a folder, measured in turns."""
+    paces: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    out = {name: root / f"{name}.csv" for name in VARIANTS}
+    for _ in range(rounds):
+        for name, (patch, precision) in VARIANTS.items():
+            words = ["predict", str(run), str(photos), "-o", str(out[name]), "--device", "cpu"]
+            words += ["--precision", precision, "--threads", "1", "--batch", "128"]
+            command = [sys.executable, "-c", patch + MEASURED, *words]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            paces[name].append(len(classes_of(out[name])) / float(done.stderr.split()[-2]))
+    before = classes_of(out["before"])
+    for name, values in paces.items():
+        ratios = [value / base for value, base in zip(values, paces["before"], strict=True)]
+        changed = sum(a != b for a, b in zip(before, classes_of(out[name]), strict=True))
+        cells = [photos.name, f"{len(before):,}", name, f"{median(values):.1f}", f"{median(ratios):.2f}"]
+        print(f"| {' | '.join([*cells, f'{min(ratios):.2f} to {max(ratios):.2f}', str(changed)])} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, nargs="+", default=[1_000, 50_000])
     parser.add_argument("--format", choices=("csv", "jsonl", "parquet"), default="csv")
+    parser.add_argument("--run", type=Path)
+    parser.add_argument("--photos", type=Path, nargs="+", default=[])
+    parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.run:
+        columns = ("Folder", "Images", "Precision", "Images per second of a core", "Ratio", "Range", "Other classes")
+        print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+        with tempfile.TemporaryDirectory() as name:
+            for photos in arguments.photos:
+                compare(arguments.run, photos, Path(name), arguments.rounds)
+        return
     columns = ("Model", "Files", "Peak memory, MB", "Seconds", "Images/s", "Images per second of a core")
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     with tempfile.TemporaryDirectory() as name:

@@ -76,7 +76,9 @@ class RunConfig(BaseModel):
     augment: AugmentKind = "photo"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     inference: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="precision of frozen trunks; auto: bf16 where the hardware is fast at it"
+        "auto",
+        description="precision of frozen trunks and of labeling and evaluation, where bf16 is used only if a sample "
+        "keeps its answers; auto: bf16 where the hardware is fast at it",
     )
     freeze: str = Field(
         "none",
@@ -165,7 +167,8 @@ class RunConfig(BaseModel):
         values = strip_folders(self.model_dump(mode="json"), self.settings.path_fields)
         values = drop_later_defaults(values)
         has_trunk = self._is_frozen or self.head == "probe"
-        if not has_trunk or values["inference"] in ("auto", self.precision):  # as before the key existed
+        has_effect = has_trunk or self.precision != "bf16"  # else all forward passes are in bf16
+        if not has_effect or values["inference"] in ("auto", self.precision):  # as before the key existed
             del values["inference"]
         if self.settings.revision > 1:
             values["revision"] = self.settings.revision

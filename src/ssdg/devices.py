@@ -9,6 +9,14 @@ import torch
 from torch import Tensor
 
 
+def evaluation_batch(device: torch.device, size: int) -> int:
+    """Return the number of images per forward pass without gradients; the same bits as any other on a CPU.
+
+    On a CPU, 128 images of 192 px take more freed memory than the process keeps: 15.7 instead of 12.9 ms per image.
+    """
+    return 32 if device.type == "cpu" and size >= 96 else 128
+
+
 def onto(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """Copy a CPU tensor to the device, optionally in another dtype.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from contextlib import suppress
 from dataclasses import dataclass
@@ -73,11 +74,8 @@ class Machine:
         """
         layout = torch.preserve_format if self.device.type == "cpu" else torch.channels_last
         learner.nets.to(self.device, memory_format=layout)  # type: ignore[call-overload]
-        for module in learner.nets.modules():
-            if hasattr(module, "prefers_bf16") and self.precision == "bf16":
-                # Per forward pass, not per step: autocast caches its casts, which updates within a step make stale.
-                for name in ("forward", "maps"):
-                    setattr(module, name, Autocast(module, name, self.device.type))
+        if self.precision == "bf16":
+            run_in_bf16(learner.nets, self.device.type)
         if self.world > 1:
             for optimizer in learner.opts.values():
                 optimizer.register_step_pre_hook(lambda opt, args, kwargs: self._average_gradients(opt))
@@ -108,6 +106,33 @@ class Autocast:
         with torch.autocast(self.device, torch.bfloat16):
             out: Tensor = getattr(type(self.module), self.name)(self.module, *args)
         return out
+
+
+def run_in_bf16(nets: nn.Module, device: str) -> None:
+    """Make the backbones inside `nets` compute in bfloat16, in place."""
+    for module in nets.modules():
+        if hasattr(module, "prefers_bf16"):
+            # Per forward pass, not per step: autocast caches its casts, which updates within a step make stale.
+            for name in ("forward", "maps"):
+                setattr(module, name, Autocast(module, name, device))
+
+
+def gains_from_bf16(nets: nn.Module) -> bool:
+    """Return whether `nets` compute at least a part of a backbone: with all of it frozen, only heads are left."""
+    return any(hasattr(net, "prefers_bf16") and getattr(net, "boundary", None) != "all" for net in nets.modules())
+
+
+def bf16_copy(learner: Learner, device: str) -> Learner:
+    """Return a learner with the same weights, not copies of them, whose backbones compute in bfloat16."""
+    twin = copy_modules(learner)
+    run_in_bf16(twin.nets, device)
+    return twin
+
+
+def copy_modules(learner: Learner) -> Learner:
+    """Return a copy of a learner and its modules that shares all tensors and optimizers; for evaluation."""
+    shared = [*learner.nets.parameters(), *learner.nets.buffers(), learner.opts]
+    return copy.deepcopy(learner, {id(value): value for value in shared})
 
 
 def keep_freed_memory() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,26 @@ from torch.overrides import TorchFunctionMode
 
 from ..data.augment import to_float
 from ..data.sources.tree import Item
+from ..devices import evaluation_batch
 from ..errors import UserError
+from ..inference.agreement import check_precision
 from ..inference.classifier import Answer, OutOfMemory, free_memory, require_rejection
 from ..inference.predictions import Prediction
 from ..inference.rejection import Rejection
 from ..inference.stream import predict_batches
-from ..machine import start_machine
+from ..machine import bf16_copy, copy_modules, is_fast_at_bf16, start_machine
 from ..methods import METHODS, find_method
 from ..methods.api import Learner, Sizes
 from ..methods.plugins import load_plugin
 from ..models.backbones import build_backbone
+from ..models.folding import fold_batch_norms
 from .calibration import calibrated_probs, known_scores
 from .card import ModelCard
 from .tensors import copy_tensors
 
 CARD, WEIGHTS = "model.json", "model.safetensors"
 BATCH = 128
+FOLDING_TOLERANCE = 1e-4  # of logits, relative to the largest if that is above 1
 MAX_JSON_BYTES = 64_000_000  # a hundred thousand classes take a few million
 SLACK = 2**24  # values that building may allocate beyond those in the file: a probe image, temporary tensors
 MIN_TENSOR_COST = 2**10  # values that every tensor counts for at least: a million tiny ones take memory too
@@ -65,6 +69,11 @@ class Model:
         Thresholds for rejecting images as unknown. None if the run held out no labeled images.
     temperature : float or None
         Calibration temperature. None leaves the probabilities uncalibrated.
+    networks : Learner or None
+        The networks that compute: a copy of `learner` whose batch norms are folded into convolutions. None if
+        `learner` itself computes.
+    faster : Model or None
+        The same model in bfloat16, which `predict` uses where it preserves the answers. None if it may not.
 
     Examples
     --------
@@ -84,12 +93,21 @@ class Model:
     device: torch.device
     rejection: Rejection | None = None
     temperature: float | None = None
+    networks: Learner | None = None
+    faster: Model | None = None
+
+    @property
+    def batch(self) -> int:
+        """Images per forward pass."""
+        return evaluation_batch(self.device, self.size)
 
     def logits(self, images: NDArray[np.uint8]) -> Tensor:
         """Return logits (networks, n, K) of uint8 images (n, size, size, 3), in float32 on the CPU."""
-        self.learner.nets.eval()
+        networks = self.networks or self.learner
+        networks.nets.eval()
+        parts = [torch.from_numpy(images[start : start + self.batch]) for start in range(0, len(images), self.batch)]
         with torch.inference_mode():
-            return self.learner.logits(to_float(torch.from_numpy(images).to(self.device))).float().cpu()
+            return torch.cat([networks.logits(to_float(x.to(self.device))).float() for x in parts], 1).cpu()
 
     def probs(self, logits: Tensor) -> Tensor:
         """Return calibrated probabilities (n, K) from logits (networks, n, K), averaged over the networks."""
@@ -107,6 +125,8 @@ class Model:
         """Yield one prediction per image, in order, in constant memory.
 
         With `reject`, the fraction of known images that may be rejected, mark images that look less known as unknown.
+        A model loaded with `precision="auto"` classifies the first 256 images in float32 and the next 256 in both
+        precisions; if at least 99.9 % of these get the same answer, it classifies the rest in bfloat16.
         """
         for rows in predict_batches(self, items, batch=BATCH, reject=reject):
             yield from rows
@@ -125,11 +145,12 @@ def free_bytes(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
 
 
-def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -> Model:
+def load_model(folder: Path, device: str = "auto", plugin: Path | None = None, precision: str = "auto") -> Model:
     """Load the model of a finished run. Nothing in the folder is executed.
 
-    The networks compute in float32. A run in bf16 measured its own accuracy in bf16, so images with two almost
-    equally likely classes may get another class here.
+    Batch norms are folded into convolutions in a copy of the networks, which changes logits by rounding only. A run
+    in bf16 measured its own accuracy in bf16, so images with two almost equally likely classes may get another
+    class here.
 
     Parameters
     ----------
@@ -140,6 +161,9 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -
     plugin : Path, optional
         The Python file that registers the model's method, if it is a custom one. This file is executed; it is never
         taken from the folder.
+    precision : {"auto", "fp32", "bf16"}, default="auto"
+        The precision of the networks. "auto" is float32; where the hardware is fast at bfloat16, `predict` changes
+        to it once a sample has shown that it preserves the answers.
 
     Returns
     -------
@@ -150,7 +174,7 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -
     ------
     UserError
         If the folder contains no model, a file is damaged, the weights do not match `model.json`, the method is not
-        registered, or the device is not available.
+        registered, the device is not available, or the precision is unknown.
 
     Examples
     --------
@@ -162,6 +186,7 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -
     >>> model.answer(images).probs.shape == (2, len(model.classes))  # doctest: +SKIP
     True
     """
+    check_precision(precision)
     machine = start_machine(device)
     if plugin is not None:
         load_plugin(plugin)
@@ -169,7 +194,25 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None) -
     card = read_card(folder)
     learner = load_learner(folder, card)
     machine.prepare(learner)
-    return Model(card.classes, card.size, learner, machine.device, card.reject, card.temperature)
+    networks = fold(learner, card.size, machine.device)
+    model = Model(card.classes, card.size, learner, machine.device, card.reject, card.temperature, networks)
+    if precision == "fp32" or (precision == "auto" and not is_fast_at_bf16(device)):
+        return model
+    faster = replace(model, networks=bf16_copy(networks, machine.device.type))
+    return faster if precision == "bf16" else replace(model, faster=faster)
+
+
+def fold(learner: Learner, size: int, device: torch.device) -> Learner:
+    """Return a copy of the networks with folded batch norms; the learner itself if its logits would change."""
+    learner.nets.eval()
+    twin = copy_modules(learner)
+    if not fold_batch_norms(twin.nets):
+        return learner
+    image = torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(0)).to(device)
+    with torch.inference_mode():
+        exact, folded = learner.logits(image), twin.logits(image)
+    tolerance = FOLDING_TOLERANCE * max(1.0, float(exact.abs().max()))
+    return twin if torch.allclose(folded, exact, rtol=0, atol=tolerance) else learner
 
 
 def model_of(folder: Path) -> Path:

@@ -29,6 +29,7 @@ def evaluate(
     reject: float | None = None,
     curve: Path | None = None,
     device: str = "auto",
+    precision: str = "auto",
     cache: Path | None = None,
     plugin: Path | None = None,
     json_: bool = False,
@@ -48,6 +49,8 @@ def evaluate(
         With --reject: plot accuracy against coverage into this file, .png or .svg.
     device
         auto, cpu or cuda.
+    precision
+        fp32, bf16, or auto: bf16 if the machine is fast at it and a sample of the images keeps its answers.
     cache
         The folder for decoded images.
     plugin
@@ -59,7 +62,7 @@ def evaluate(
     from .predict import load_classifier
 
     check_options(reject, curve)
-    classifier = load_classifier(model, device, plugin)
+    classifier = load_classifier(model, device, plugin, precision=precision)
     scores = score_folder(classifier, data, cache or default_cache(), reject)
     if curve is not None:
         from .charts import draw_coverage
@@ -90,9 +93,9 @@ def score_folder(model: Classifier, data: Path, cache: Path, reject: float | Non
     import numpy as np
 
     from ..data.cache import load_images
-    from ..inference.classifier import MAX_BATCH, require_rejection
+    from ..inference.classifier import require_rejection
     from ..inference.rejection import rejection_report, share_of
-    from ..inference.stream import BatchedClassifier, concat_answers
+    from ..inference.stream import answer_all
 
     rejection = require_rejection(model) if reject is not None else None
     items, truth = read_truth(model.classes, data, allow_ood=reject is not None)
@@ -100,10 +103,8 @@ def score_folder(model: Classifier, data: Path, cache: Path, reject: float | Non
     truth = truth[loaded.item]
     if not (truth >= 0).any():
         raise unscorable(data, "contains no readable image of a class", model.classes)
-    batched, rows = BatchedClassifier(model, MAX_BATCH), np.arange(len(truth))
-    answer = concat_answers(
-        [batched.answer(loaded.images[part]) for part in np.split(rows, range(MAX_BATCH, len(rows), MAX_BATCH))]
-    )
+    threshold = rejection.threshold(reject) if rejection is not None and reject is not None else None
+    answer = answer_all(model, loaded.images.__getitem__, len(truth), threshold)
     is_known = truth >= 0
     y, predicted = truth[is_known], answer.probs.argmax(1)[is_known]
     is_correct = predicted == y

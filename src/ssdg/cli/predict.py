@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..errors import Stopped
+from ..errors import Stopped, UserError
 
 if TYPE_CHECKING:
     from ..inference.classifier import Classifier
@@ -30,6 +30,7 @@ def predict(
     reject: float | None = None,
     batch: Literal["auto"] | int = "auto",
     device: str = "auto",
+    precision: str = "auto",
     plugin: Path | None = None,
     threads: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     null: Flag = False,
@@ -55,6 +56,9 @@ def predict(
         Images per batch; auto: up to 128, by free memory and image size.
     device
         auto, cpu or cuda.
+    precision
+        fp32, bf16, or auto: fp32 for the first 512 images, then bf16 if the machine is fast at it and a sample of
+        these keeps its answers.
     plugin
         The Python file with the run's method, if it is a custom one.
     threads
@@ -75,8 +79,8 @@ def predict(
     parse_batch(batch)
     find_format(out)
     check_inputs(paths)
-    job = Job(model, paths, out, reject, batch, plugin, null, anew)
-    classifier = load_classifier(model, device, plugin, threads)
+    job = Job(model, paths, out, reject, batch, plugin, null, anew, precision)
+    classifier = load_classifier(model, device, plugin, threads, precision)
     path_list = sys.stdin.buffer if STDIN in paths else None
     with progress_bar(paths, "predicting") as report:
         try:
@@ -87,11 +91,20 @@ def predict(
     return 0
 
 
-def load_classifier(model: Path, device: str, plugin: Path | None, threads: int | None = None) -> Classifier:
+def load_classifier(
+    model: Path, device: str, plugin: Path | None, threads: int | None = None, precision: str = "auto"
+) -> Classifier:
     """Load an .onnx file with onnxruntime, anything else with torch."""
+    from ..inference.agreement import check_precision
     from ..inference.onnx_model import SUFFIX, load_onnx
 
+    check_precision(precision)
     if model.suffix.lower() == SUFFIX and not model.is_dir():
+        if precision != "auto":
+            raise UserError(
+                f"--precision {precision} is for runs and model folders; an exported file computes in its own "
+                "precision, so leave the option out"
+            )
         return load_onnx(model, device, threads)
     import torch
 
@@ -99,7 +112,7 @@ def load_classifier(model: Path, device: str, plugin: Path | None, threads: int 
 
     if threads is not None:
         torch.set_num_threads(threads)
-    return load_model(model, device, plugin)
+    return load_model(model, device, plugin, precision)
 
 
 def summarize(counts: RowCounts, out: Path, *, rejecting: bool) -> str:

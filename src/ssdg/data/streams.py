@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ class Pipeline:
     rank: int = 0
     world: int = 1
     stored: StoredViews | None = None  # maps of a frozen trunk, which replace images
+    inference: Literal["fp32", "bf16"] = "fp32"  # bf16: evaluate in it where it preserves the answers
 
     def share(self, rows: NDArray[T]) -> NDArray[T]:
         """Return this process's part of a batch that all processes draw identically."""

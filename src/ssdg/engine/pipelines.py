@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -235,7 +235,9 @@ def tables_of(problem: Problem, config: RunConfig) -> tuple[Sequence[ImageTable]
 
 def image_pipeline(config: RunConfig, num_classes: int, machine: Machine) -> Pipeline:
     """Return how the images of a run become tensors."""
-    return Pipeline(config.augment, machine.device, num_classes, machine.rank, machine.world)
+    is_rounded = config.inference == "bf16" and machine.precision == "fp32"  # else all passes have one precision
+    inference: Literal["fp32", "bf16"] = "bf16" if is_rounded else "fp32"
+    return Pipeline(config.augment, machine.device, num_classes, machine.rank, machine.world, inference=inference)
 
 
 def open_pipelines(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -70,11 +70,14 @@ def make_card(
 def held_out_facts(
     learner: Learner, problem: Problem, pipeline: Pipeline
 ) -> tuple[Rejection | None, Calibration | None]:
-    """Return thresholds and temperature from the held-out images of the labeled domain; None if there are none."""
+    """Return thresholds and temperature from the held-out images of the labeled domain; None if there are none.
+
+    They are of the run's own precision: bfloat16 may keep every class and still move scores.
+    """
     held_out = problem.validation
     if held_out is None or not len(held_out):
         return None, None
-    logits = all_logits(learner, held_out.images, pipeline)
+    logits = all_logits(learner, held_out.images, replace(pipeline, inference="fp32"))
     return choose_thresholds(known_scores(logits)), calibrate(logits, held_out.y)
 
 

@@ -5,6 +5,7 @@ Unsupervised scores see no label, no domain name and no target: only predictions
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,27 +14,66 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.sets import ImageTable, Task
-from ..data.streams import EVAL_BATCH, Pipeline, evaluation_batches
+from ..data.streams import Pipeline
+from ..devices import evaluation_batch
+from ..inference.agreement import agreement as answer_agreement
+from ..inference.agreement import decide, sample_batches
+from ..inference.classifier import Answer
+from ..machine import bf16_copy, gains_from_bf16
 from ..methods.api import Learner
 
 
 def all_logits(
-    learner: Learner, table: ImageTable, pipeline: Pipeline, view: int = 0, batch: int = EVAL_BATCH
+    learner: Learner, table: ImageTable, pipeline: Pipeline, view: int = 0, batch: int | None = None
 ) -> Tensor:
-    """Return (networks, n, K) in float32 on the CPU: every image once, in order; `view` selects a stored view."""
+    """Return (networks, n, K) in float32 on the CPU: every image once, in order; `view` selects a stored view.
+
+    With `pipeline.inference` bf16, the backbones compute in bfloat16 if a sample keeps its answers: the choice is a
+    function of weights and images. The sample is not computed again.
+    """
     learner.nets.eval()
+    if not len(table):
+        raise ValueError("there is no image to classify")
+    batch = batch or evaluation_batch(pipeline.device, table.size)
     logits: Tensor | None = None
-    start = 0
     with torch.inference_mode():
-        for x in evaluation_batches(table, batch, pipeline, view):
-            part = learner.logits(x).float()
+
+        def read(start: int) -> Tensor:
+            return pipeline.plain(table, np.arange(start, min(start + batch, len(table))), view)
+
+        learner, computed = choose_learner(learner, len(table), batch, pipeline, read)
+        for start in range(0, len(table), batch):
+            part = computed.pop(start) if start in computed else learner.logits(read(start)).float()
             if logits is None:  # one allocation from the start: small pieces between large ones fragment the heap
                 logits = torch.empty(len(part), len(table), part.shape[-1], device=part.device)
-            logits[:, start : start + len(x)] = part
-            start += len(x)
-    if logits is None:
-        raise ValueError("there is no image to classify")
+            logits[:, start : start + batch] = part
+    assert logits is not None
     return logits.cpu()  # once: every copy of a part would wait for the device
+
+
+def choose_learner(
+    learner: Learner, num_images: int, batch: int, pipeline: Pipeline, read: Callable[[int], Tensor]
+) -> tuple[Learner, dict[int, Tensor]]:
+    """Return the learner in the precision to use, and the logits of the sample by the start of their batch.
+
+    `read` returns the images of the batch that starts at a row.
+    """
+    is_allowed = pipeline.inference == "bf16" and gains_from_bf16(learner.nets)
+    starts = [batch * index for index in sample_batches(num_images, batch)] if is_allowed else []
+    if not starts:
+        return learner, {}
+    twin = bf16_copy(learner, pipeline.device.type)
+    exact, rounded = dict[int, Tensor](), dict[int, Tensor]()
+    for start in starts:
+        x = read(start)
+        exact[start], rounded[start] = learner.logits(x).float(), twin.logits(x).float()
+    before, after = (to_answer(torch.cat([*parts.values()], 1).cpu()) for parts in (exact, rounded))
+    return (twin, rounded) if decide(answer_agreement(before, after)) == "bf16" else (learner, exact)
+
+
+def to_answer(logits: Tensor) -> Answer:
+    """Return the answers of (networks, n, K) logits."""
+    return Answer(mean_probs(logits).numpy(), votes=logits.argmax(-1).numpy())
 
 
 def mean_probs(logits: Tensor) -> Tensor:

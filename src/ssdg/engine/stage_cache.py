@@ -45,6 +45,8 @@ def stage_identity(
         "images": [pipeline.kind, pipeline.num_classes, pipeline.world, *stored, *held],
         "machine": [machine.device.type, machine.precision, torch.get_num_threads(), torch.__version__],
     }
+    if scored and pipeline.inference != "fp32":
+        facts["inference"] = pipeline.inference
     return digest_of(json.dumps(facts, sort_keys=True), request.inputs.fingerprint, start_digest(learner), scored)
 
 

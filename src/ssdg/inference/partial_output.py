@@ -12,15 +12,18 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import locked, write_json
+from .agreement import Decision
 from .find_images import Entry
 from .predictions import UNKNOWN, OutputFormat, Prediction, Record, column_names, find_format
 
 Description = dict[str, Any]
+DECISIONS = (None, "fp32", "bf16")
 # key of the description: how a message names a different value
 DIFFERENCES = {
     "model": "another model",
     "reject": "another --reject",
     "batch": "another --batch",
+    "precision": "another --precision",
     "paths": "other paths",
 }
 
@@ -48,6 +51,8 @@ class PartialOutput:
     rejecting: bool
     batch: int = 0  # rows per write
     is_new: bool = False  # no earlier process has written rows
+    decision: Decision | None = None  # precision of the rows behind the sample; None until the sample has rows
+    description: Description = field(default_factory=dict)
     counts: RowCounts = field(default_factory=RowCounts)
 
     @property
@@ -76,34 +81,48 @@ class PartialOutput:
         Without a requested `batch`, use that of the earlier process, or `default_batch` for a new file.
         """
         if not anew and self.path.stat().st_size:
-            self.batch = self._check_description(description, batch)
+            self.batch, self.decision = self._check_description(description, batch)
+            self.description = description | {"batch": self.batch}
             return
         self.batch, self.is_new = batch or default_batch, True
+        self.description = description | {"batch": self.batch}
         self.path.write_bytes(b"")
-        write_json(self.description_path, description | {"batch": self.batch})
+        write_json(self.description_path, self.description)
 
-    def _check_description(self, description: Description, batch: int | None) -> int:
-        """Reject rows of another job; return the batch size they were written with."""
+    def save_decision(self, decision: Decision) -> None:
+        """Store the precision of all further rows.
+
+        Called after the rows of the sample are written: without a decision, a resumed process starts over.
+        """
+        self.decision = decision
+        write_json(self.description_path, self.description | {"decision": decision})
+
+    def _check_description(self, description: Description, batch: int | None) -> tuple[int, Decision | None]:
+        """Reject rows of another job; return the batch size they were written with and the decision, if any."""
         try:
             stored = json.loads(self.description_path.read_text(encoding="utf-8"))
             current = description | {"batch": batch or stored["batch"]}
             different = [key for key in current if stored[key] != current[key]]
-            if not isinstance(current["batch"], int) or current["batch"] < 1:
+            decision = stored.get("decision")
+            if not isinstance(current["batch"], int) or current["batch"] < 1 or decision not in DECISIONS:
                 raise ValueError
         except (OSError, ValueError, KeyError, TypeError):
             reason = f"cannot be resumed, because '{self.description_path.name}' is missing or damaged"
             raise self._not_resumable(reason) from None
         if different:
             raise self._not_resumable(f"was started with {DIFFERENCES.get(different[0], 'another version of ssdg')}")
-        return int(current["batch"])
+        return int(current["batch"]), decision
 
     def _not_resumable(self, reason: str) -> UserError:
         return UserError(f"'{self.path}' {reason}; add --anew to start over, or choose another name with -o")
 
-    def resume(self, entries: Iterator[Entry]) -> None:
-        """Skip the images that have rows; cut off an incomplete batch, so that it is classified again."""
+    def resume(self, entries: Iterator[Entry], *, from_start: bool = False) -> None:
+        """Skip the images that have rows; cut off an incomplete batch, so that it is classified again.
+
+        With `from_start`, cut off all rows: the sample that decides on the precision is not complete.
+        """
         end, pending = 0, list[Record]()
-        for record, record_end in self.format.rows.read(self.path, self.columns):
+        for record, record_end in () if from_start else self.format.rows.read(self.path, self.columns):
             pending.append(record)
             if len(pending) == self.batch:
                 for row in pending:

@@ -13,35 +13,44 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data.parallel import num_cores
 from ..data.sources.decode import DECODE_VERSION, UnreadableError, decode, resize
 from ..data.sources.tree import Item, Reader
 from ..errors import UserError
+from .agreement import StreamRule, agreement, decide, sample_batches
 from .classifier import MAX_BATCH, Answer, Classifier, Images, OutOfMemory, auto_batch, parse_batch, require_rejection
 from .find_images import Entry, UnreadablePath, find_images
 from .partial_output import Description, RowCounts, open_partial_output
 from .predictions import Prediction, best_two
 
-FORMAT = 1
+FORMAT = 2
 NUM_AHEAD = 1  # batches decoded while the network works on another
 NOT_FINITE = "the network's output is not finite"
 NO_LISTED_IMAGE = "the list on standard input names no image; give one path per line"
 Decoded = Images | str  # pixels, or why there are none
+Rows = NDArray[np.intp]
 ReportProgress = Callable[[RowCounts], None]
 
 
 def predict_batches(
-    classifier: Classifier, entries: Iterable[Entry], *, batch: int = MAX_BATCH, reject: float | None = None
+    classifier: Classifier,
+    entries: Iterable[Entry],
+    *,
+    batch: int = MAX_BATCH,
+    reject: float | None = None,
+    rule: StreamRule | None = None,
 ) -> Iterator[list[Prediction]]:
     """Yield lists of `batch` predictions, one per image, in order, in constant memory.
 
     With `reject`, the fraction of known images that may be rejected, mark images that look less known as unknown.
+    `rule` chooses the precision, if the classifier has a faster one; default: a new one.
     """
     threshold = None if reject is None else require_rejection(classifier).threshold(reject)
-    batched = BatchedClassifier(classifier, batch)
+    chosen = ChosenClassifier.create(classifier, batch, rule or new_rule(classifier, threshold))
     for part, decoded in decode_batches(entries, batch, classifier.size):
-        yield list(_predict_batch(batched, part, decoded, threshold))
+        yield list(_predict_batch(chosen, part, decoded, threshold))
 
 
 def decode_batches(
@@ -100,6 +109,67 @@ class BatchedClassifier:
                 self.max_batch = min(self.max_batch, len(images)) // 2 or 1
 
 
+def faster_of(classifier: Classifier) -> Classifier | None:
+    """Return the same classifier in a faster precision that may change answers; None if there is none."""
+    faster: Classifier | None = getattr(classifier, "faster", None)
+    return faster
+
+
+def new_rule(classifier: Classifier, threshold: float | None = None) -> StreamRule:
+    """Return the rule for a stream, decided at once if the classifier has only one precision."""
+    return StreamRule(None if faster_of(classifier) is not None else "fp32", threshold)
+
+
+@dataclass(frozen=True)
+class ChosenClassifier:
+    """A classifier in the precision that a rule chooses while images pass; answers before are those of float32."""
+
+    exact: BatchedClassifier
+    faster: BatchedClassifier | None
+    rule: StreamRule
+
+    @classmethod
+    def create(cls, classifier: Classifier, max_batch: int, rule: StreamRule) -> ChosenClassifier:
+        """Return the classifier with its faster precision, if it has one."""
+        faster = faster_of(classifier)
+        batched = None if faster is None else BatchedClassifier(faster, max_batch)
+        return cls(BatchedClassifier(classifier, max_batch), batched, rule)
+
+    def answer(self, images: Images) -> Answer:
+        """Return the answer for the next images of the stream."""
+        if self.faster is None or self.rule.decision == "fp32":
+            return self.exact.answer(images)
+        if self.rule.decision == "bf16":
+            return self.faster.answer(images)
+        answer = self.exact.answer(images)
+        if self.rule.is_sampling:
+            self.rule.compare(answer, self.faster.answer(images))
+        else:
+            self.rule.skip(len(images))
+        return answer
+
+
+def answer_all(
+    classifier: Classifier, read: Callable[[Rows], Images], num_images: int, threshold: float | None = None
+) -> Answer:
+    """Return the answer for images that can be read in any order; those of the sample are not computed again."""
+    batch = int(getattr(classifier, "batch", MAX_BATCH))
+    exact, faster = BatchedClassifier(classifier, batch), faster_of(classifier)
+    parts = [np.arange(start, min(start + batch, num_images)) for start in range(0, num_images, batch)]
+    computed: dict[int, Answer] = {}
+    chosen = exact
+    if faster is not None and (indices := sample_batches(num_images, batch)):
+        rounded = BatchedClassifier(faster, batch)
+        pairs = {index: (exact.answer(read(parts[index])), rounded.answer(read(parts[index]))) for index in indices}
+        before, after = (concat_answers([pair[side] for pair in pairs.values()]) for side in (0, 1))
+        side = int(decide(agreement(before, after, threshold)) == "bf16")
+        chosen = (exact, rounded)[side]
+        computed = {index: pair[side] for index, pair in pairs.items()}
+    return concat_answers(
+        [computed[index] if index in computed else chosen.answer(read(part)) for index, part in enumerate(parts)]
+    )
+
+
 def concat_answers(parts: Sequence[Answer]) -> Answer:
     """Concatenate the answers of several batches."""
     if len(parts) == 1:
@@ -114,12 +184,12 @@ def concat_answers(parts: Sequence[Answer]) -> Answer:
 
 
 def _predict_batch(
-    batched: BatchedClassifier, entries: Sequence[Entry], decoded: Sequence[Decoded], threshold: float | None
+    chosen: ChosenClassifier, entries: Sequence[Entry], decoded: Sequence[Decoded], threshold: float | None
 ) -> Iterator[Prediction]:
     images = [image for image in decoded if not isinstance(image, str)]
     paths = [entry.path for entry, image in zip(entries, decoded, strict=True) if not isinstance(image, str)]
     rows = (
-        _to_predictions(paths, batched.answer(np.stack(images)), batched.classifier.classes, threshold)
+        _to_predictions(paths, chosen.answer(np.stack(images)), chosen.exact.classifier.classes, threshold)
         if images
         else iter(())
     )
@@ -153,6 +223,7 @@ class Job:
     plugin: Path | None = None
     null: bool = False
     anew: bool = False
+    precision: str = "auto"
 
     def find_images(self, path_list: BufferedIOBase | None) -> Iterator[Entry]:
         """Yield every image, in order."""
@@ -161,16 +232,21 @@ class Job:
 
 def classify(job: Job, classifier: Classifier, path_list: BufferedIOBase | None, report: ReportProgress) -> RowCounts:
     """Write a row for every image, after the rows that an earlier process wrote for the same job."""
-    if job.reject is not None:
-        require_rejection(classifier)
+    threshold = None if job.reject is None else require_rejection(classifier).threshold(job.reject)
     batch, default_batch = parse_batch(job.batch), auto_batch(classifier.free_bytes(), classifier.size)
     entries = job.find_images(path_list)
     with open_partial_output(job.out, rejecting=job.reject is not None) as part:
         part.begin(describe(job), batch, default_batch, anew=job.anew)
-        part.resume(entries)
+        rule = new_rule(classifier, threshold)
+        rule.decision = rule.decision or part.decision
+        is_open = rule.decision is None
+        part.resume(entries, from_start=is_open)
         report(part.counts)
-        for rows in predict_batches(classifier, entries, batch=part.batch, reject=job.reject):
+        for rows in predict_batches(classifier, entries, batch=part.batch, reject=job.reject, rule=rule):
             part.append(rows)
+            if is_open and rule.decision is not None:
+                part.save_decision(rule.decision)
+                is_open = False
             report(part.counts)
         if not part.counts.rows:
             raise UserError(NO_LISTED_IMAGE)
@@ -186,6 +262,7 @@ def describe(job: Job) -> Description:
         "model": digest_of(job.model, job.plugin),
         "paths": hashlib.sha256(os.fsencode("\0".join(job.inputs))).hexdigest(),
         "reject": job.reject,
+        "precision": job.precision,
     }
 
 
