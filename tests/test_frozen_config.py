@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runs import WORLD
+from runs import WORLD, train_here
 from ssdg.config import RunConfig, resolve
 from ssdg.data.sets import AugmentKind
 from ssdg.engine.setup import open_run, with_precision
@@ -34,7 +34,7 @@ def refusal(**given: Any) -> str:
 @pytest.mark.parametrize("method", ["source-only", "eid", "fixmatch"])
 def test_views_and_batch_norm_follow_from_freeze(method: str, freeze: str) -> None:
     config = resolved(method=method, freeze=freeze)
-    assert (config.views, config.batch_norm) == ((0, "train") if freeze == "none" else (3, "eval"))
+    assert (config.views, config.batch_norm) == ((0, "train") if freeze == "none" else (4, "eval"))
     config = resolved(method=method, freeze=freeze, batch_norm="train" if freeze != "none" else "eval")
     assert config.batch_norm == ("train" if freeze != "none" else "eval")
 
@@ -65,13 +65,13 @@ def test_the_labeler_of_a_pair_gets_a_layer_to_adapt() -> None:
 def test_methods_without_trained_layers_are_frozen_as_a_whole() -> None:
     probe, rounds = resolved(method="probe"), resolved(method="self-training")
     assert (probe.freeze, probe.views, probe.batch_norm) == ("all", 0, "eval")
-    assert (rounds.freeze, rounds.views, rounds.batch_norm) == ("all", 3, "eval")
+    assert (rounds.freeze, rounds.views, rounds.batch_norm) == ("all", 4, "eval")
 
 
 @pytest.mark.parametrize("method", ["eid", "self-training+mixstyle"])
 def test_a_frozen_labeler_leaves_the_product_unfrozen(method: str) -> None:
     config = resolved(method=method, **({"apl": "self-training"} if method == "eid" else {}))
-    assert (config.freeze, config.views, config.batch_norm) == ("none", 3, "train")
+    assert (config.freeze, config.views, config.batch_norm) == ("none", 4, "train")
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -91,8 +91,8 @@ RANDOM += "warm_epochs"
 
 def test_freezing_random_layers_is_refused() -> None:
     assert refusal(freeze="stage2", weights="none") == RANDOM
-    assert resolved(freeze="stage2", weights="none", warm_epochs=1).views == 3
-    assert resolved(freeze="stage2", weights="some.pth").views == 3
+    assert resolved(freeze="stage2", weights="none", warm_epochs=1).views == 4
+    assert resolved(freeze="stage2", weights="some.pth").views == 4
 
 
 def test_a_frozen_labeler_with_random_layers_is_refused() -> None:
@@ -106,7 +106,7 @@ def test_a_frozen_labeler_with_random_layers_is_refused() -> None:
 def test_a_frozen_labeler_with_trained_layers_of_its_own_is_accepted() -> None:
     given: dict[str, Any] = {"method": "eid", "apl": "self-training", "weights": "none"}
     given |= {"apl_backbone": "efficientnet-lite0", "apl_weights": "imagenet"}
-    assert resolved(**given).views == 3  # only the labeler is frozen
+    assert resolved(**given).views == 4  # only the labeler is frozen
     assert refusal(**given, freeze="stage2") == RANDOM
 
 
@@ -223,3 +223,21 @@ def test_the_hash_depends_on_every_key_of_frozen_layers() -> None:
     probe = {"method": "source-only", "head": "probe", "precision": "fp32"}
     hashes += [resolved(**run, inference=name).hash for run in (labeler, probe) for name in ("fp32", "bf16")]
     assert len(set(hashes)) == len(changes) + 4
+
+
+def test_adaptation_without_a_layer_to_adapt_is_refused(world: Path, cache: Path, tmp_path: Path) -> None:
+    frozen = {"freeze": "all", "warm_epochs": 1, "bottleneck": 0}
+    with pytest.raises(UserError, match="all layers that the method adapts are frozen; give bottleneck=256"):
+        train_here(world, cache, tmp_path / "run", "mcd", **frozen)
+
+
+def test_quick_trains_the_last_layers_of_pretrained_networks_on_photos_only() -> None:
+    def tail(kind: AugmentKind = "photo", **given: Any) -> tuple[str, str, float]:
+        config = resolved(kind, 96, preset="quick", **given)
+        return config.freeze, config.head, config.settings.trunk_rate
+
+    plain = ("none", "random", 1.0)
+    assert tail() == tail(method="source-only") == tail(backbone="efficientnet-lite2") == ("stage5", "probe", 0.1)
+    assert tail(kind="none") == tail(method="l2d") == tail(method="mcd+ddaig") == plain
+    assert tail(backbone="resnet18") == tail(weights="none") == plain
+    assert tail(freeze="stage3")[0] == "stage3"
