@@ -31,7 +31,7 @@ from .pipelines import Pipelines
 from .scores import accuracies, all_logits, unsupervised_scores
 
 C = 10.0  # inverse strength of the penalty, as the default of the method `probe`
-MAX_ITER = 100
+MAX_ITER = 300
 MAX_IMAGES = 20_000  # labeled images that are used at most: bounds the memory
 FILE = "probe.json"
 

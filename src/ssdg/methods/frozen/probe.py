@@ -27,7 +27,7 @@ class ProbeSettings(Settings):
 
     epochs: int = Field(1, ge=1, description="number of solutions, each starting from the previous one")
     c: float = Field(10.0, gt=0, description="inverse strength of the L2 penalty, as C of scikit-learn")
-    max_iter: int = Field(100, ge=1, description="iterations of L-BFGS at most")
+    max_iter: int = Field(300, ge=1, description="iterations of L-BFGS at most")
     max_images: int = Field(
         20_000, ge=1, description="images of a set that are used at most, evenly from all classes; bounds the memory"
     )

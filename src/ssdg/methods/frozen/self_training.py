@@ -23,6 +23,8 @@ class SelfTrainingSettings(ProbeSettings):
         description="pseudo-labels added in each round, as a fraction of a class's fair share of a domain",
     )
 
+    max_iter: int = Field(100, ge=1, description="iterations of L-BFGS at most, in each round")
+
     @field_validator("rates")
     @classmethod
     def _check_rates(cls, rates: tuple[float, ...]) -> tuple[float, ...]:
