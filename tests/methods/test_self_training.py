@@ -53,21 +53,21 @@ def test_rates_may_be_any_fractions_in_any_order() -> None:
 def test_a_round_learns_the_source_and_what_the_last_one_selected() -> None:
     recorder, settings = Recorder(random_logits), SelfTrainingSettings(rates=(0.5, 1.0))
     product = fit(TASK, recorder, recorder.build, settings)  # type: ignore[arg-type]
-    labelings = [[("label", f"apl/{name}/round{number}", 1) for name in POOLS] for number in (1, 2)]
+    labelings = [[("label", f"probe/{name}", number) for name in POOLS] for number in (1, 2)]
     assert recorder.order() == [
-        ("train", "apl/round1", 1),
+        ("train", "probe", 1),
         *labelings[0],
-        ("train", "apl/round2", 1),
+        ("train", "probe", 2),
         *labelings[1],
-        ("train", "apl/round3", 1),
+        ("train", "probe", 3),
     ]
     assert product is recorder.builds[0]
     assert product.kind is Probe  # type: ignore[attr-defined]
-    rounds = [recorder.trained(f"apl/round{number}")[0] for number in (1, 2, 3)]
+    rounds = recorder.trained("probe")
     assert rounds[0]["labeled"] is LABELED
     for number in (1, 2):
         union = rounds[number]["labeled"]
-        picked = {name: recorder.labels[f"apl/{name}/round{number}", 1] for name in POOLS}
+        picked = {name: recorder.labels[f"probe/{name}", number] for name in POOLS}
         selected = [image for name, pool in POOLS.items() for image in np.array(images_of(pool))[picked[name].keep]]
         assert images_of(union) == [*images_of(LABELED), *selected]
         pseudo = np.concatenate([labels.y[labels.keep] for labels in picked.values()])
@@ -78,10 +78,10 @@ def test_a_round_learns_the_source_and_what_the_last_one_selected() -> None:
 
 
 def test_a_higher_rate_selects_more() -> None:
-    recorder = Recorder(lambda learner, n, round: random_logits(learner, 30, round)[:, :n])
+    recorder = Recorder(lambda learner, n, round: random_logits(learner, 30, 1)[:, :n])
     settings = SelfTrainingSettings(rates=(0.1, 0.5, 1.0))
     fit(TASK, recorder, recorder.build, settings)  # type: ignore[arg-type]
-    sizes = [len(recorder.trained(f"apl/round{number}")[0]["labeled"]) for number in (1, 2, 3, 4)]
+    sizes = [len(stage["labeled"]) for stage in recorder.trained("probe")]
     assert all(a <= b for a, b in pairwise(sizes))
     assert sizes[0] < sizes[-1]
 
@@ -89,7 +89,7 @@ def test_a_higher_rate_selects_more() -> None:
 def test_no_set_is_larger_than_the_limit() -> None:
     recorder, settings = Recorder(random_logits), SelfTrainingSettings(rates=(1.0,), max_images=4)
     fit(TASK, recorder, recorder.build, settings)  # type: ignore[arg-type]
-    sizes = [len(recorder.trained(f"apl/round{number}")[0]["labeled"]) for number in (1, 2)]
+    sizes = [len(stage["labeled"]) for stage in recorder.trained("probe")]
     assert sizes == [3, 4]
 
 
@@ -99,10 +99,10 @@ def test_one_labeler_of_eid_learns_all_domains_together() -> None:
     assert [(built.key, built.kind) for built in recorder.builds] == [("apl", Probe), ("dcg", DualNetworks)]
     assert recorder.builds[0].options["freeze"] == "all"
     cycle = [
-        ("train", "apl/round1"),
-        ("label", "apl/sea/round1"),
-        ("label", "apl/sky/round1"),
-        ("train", "apl/round2"),
+        ("train", "probe/round1"),
+        ("label", "probe/sea/round1"),
+        ("label", "probe/sky/round1"),
+        ("train", "probe/round2"),
         ("label", "apl/sea"),
         ("label", "apl/sky"),
         ("train", "dcg"),
@@ -110,10 +110,16 @@ def test_one_labeler_of_eid_learns_all_domains_together() -> None:
     ]
     assert recorder.order() == [(*call, number) for number in (1, 2) for call in cycle]
     votes = {call[1]: call[4]["views"] for call in recorder.calls if call[0] == "label"}
-    assert votes == {"apl/sea/round1": True, "apl/sky/round1": True, "apl/sea": True, "apl/sky": True, "eid": False}
+    assert votes == {
+        "probe/sea/round1": True,
+        "probe/sky/round1": True,
+        "apl/sea": True,
+        "apl/sky": True,
+        "eid": False,
+    }
     (dcg, _) = recorder.trained("dcg")
     assert len(dcg["pseudo"]) == len(SEA) + len(SKY)  # every image is labeled in the end
-    second = recorder.trained("apl/round1")[1]["labeled"]  # the clean set joins the source
+    second = recorder.trained("probe/round1")[1]["labeled"]  # the clean set joins the source
     clean = recorder.labels["eid", 1]
     assert isinstance(second, LabeledSet)
     assert len(second) == len(LABELED) + clean.keep.sum()

@@ -64,10 +64,11 @@ def train_rounds(
     joined = source
     for number, rate in enumerate((*settings.rates, None), start=1):
         round, part = (number, "") if cycle is None else (cycle, f"/round{number}")
-        title = "self-training" if cycle is None else f"self-training, round {number}"
+        title, group = ("self-training", "") if cycle is None else (f"self-training, round {number}", "labelers")
         is_product = product and (cycle is None or rate is None)
         inputs = whole_inputs(joined, settings)
-        trainer.train(f"probe{part}", probe, inputs, settings, round=round, product=is_product, title=title)
+        key = f"probe{part}"
+        trainer.train(key, probe, inputs, settings, round=round, product=is_product, title=title, group=group)
         if rate is None:
             return
         selected = []
