@@ -149,8 +149,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     if arguments.run:
-        print("| Folder | Images | Precision | Images per second of a core | Ratio | Range | Other classes |")
-        print("|---|---|---|---|---|---|---|")
+        head = ("Folder", "Images", "Precision", "Images per second of a core", "Ratio", "Range", "Other classes")
+        print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
         with tempfile.TemporaryDirectory() as name:
             for photos in arguments.photos:
                 compare(arguments.run, photos, Path(name), arguments.rounds)

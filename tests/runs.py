@@ -27,7 +27,8 @@ WORLD: dict[str, Any] = {
 
 def short_settings(method: str, **more: Any) -> dict[str, Any]:
     """Settings under which a method trains on the tiny world in a second or two."""
-    settings: dict[str, Any] = {**WORLD, **SHORT, "method": method, **more}
+    frozen = {"warm_epochs": 1} if find_method(method).freeze else {}  # no random layers to freeze
+    settings: dict[str, Any] = {**WORLD, **SHORT, **frozen, "method": method, **more}
     fields = find_method(method).settings.model_fields
     return {**{k: v for k, v in (("labeler", dict(SHORT)), ("cycles", 2)) if k in fields}, **settings}
 
@@ -36,7 +37,7 @@ def train_here(world: Path, cache: Path, folder: Path, method: str, **more: Any)
     """A run in this process; returns its result."""
     given = short_settings(method, data=str(world), **more)
     config, problem = open_run(given, cache, device="cpu")
-    return run(config, problem, folder, start_machine("cpu", config.precision))
+    return run(config, problem, folder, start_machine("cpu", config.precision), cache=cache)
 
 
 def environment(more: dict[str, str] | None = None) -> dict[str, str]:

@@ -40,8 +40,7 @@ ALLOWED = {
         "inference.rejection",
         "machine",
         "methods",
-        "models.backbones",
-        "models.frozen",
+        "models",
         "schema",
     },
     "display": {"config", "data.hidden", "engine.events"},
@@ -51,7 +50,9 @@ ALLOWED = {
     "selection": {"bench.folder", "schema"},
     "report": {"bench.folder", "bench.tables.paper_figures", "bench.tables.results_table", "schema"},
 }
-NAMED_METHODS = {f"methods.{name}" for name in ("eid", "adaptation", "generalization", "semi", "source_only")}
+NAMED_METHODS = {
+    f"methods.{name}" for name in ("eid", "adaptation", "frozen", "generalization", "semi", "source_only")
+}
 HEAVY = ("torch", "accelerate", "safetensors")
 TORCH_FREE = ("inference", "report", "selection", "schema.py", "cli/predict.py")
 BANNED_NAMES = {"told", "found", "given", "place", "places"}

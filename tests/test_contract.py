@@ -18,20 +18,27 @@ from ssdg.engine.batches import make_stream
 from ssdg.engine.checkpoint import load_state, save_state
 from ssdg.engine.loop import Clock
 from ssdg.engine.pipelines import open_pipelines
+from ssdg.engine.plan import fit
 from ssdg.engine.run import Builder, run
 from ssdg.engine.setup import open_run
 from ssdg.errors import Stopped, UserError
 from ssdg.machine import start_machine
-from ssdg.methods import METHODS, find_method
-from ssdg.methods.api import LabelRequest, Learner, Progress, StageRequest, Trainer
+from ssdg.methods import METHODS
+from ssdg.methods.api import LabelRequest, Learner, Progress, StageRequest
+from ssdg.models.backbones import backbones_of
+from ssdg.models.frozen import trunk_modules
 from worlds import write_world
 
 ALL = sorted(METHODS)
+ON_PIXELS = [name for name in ALL if "pixels" in METHODS[name].needs]
+FROZEN: dict[str, Any] = {"warm_epochs": 1, "views": 2}  # with `freeze`
+# `probe` and `self-training` are frozen as a whole in every test.
+FREEZABLE = [name for name in ALL if name not in ON_PIXELS and METHODS[name].freeze is None]
 
 
-def product_of(method: str, world: Path, cache: Path) -> tuple[Learner, Inputs, Pipeline]:
+def product_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Learner, Inputs, Pipeline]:
     """Return a new learner of the method's product and the data that the method requests to train it on."""
-    learner, recorder, pipeline = requests_of(method, world, cache)
+    learner, recorder, pipeline = requests_of(method, world, cache, **more)
     return learner, recorder.inputs[0], pipeline
 
 
@@ -40,7 +47,7 @@ def requests_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Lea
     config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
     machine, recorder = start_machine("cpu"), RequestRecorder()
     builder = Builder(config, len(problem.task.classes), machine)
-    learner = find_method(method).fit(problem.task, Trainer(recorder), builder.build, config.settings)
+    learner = fit(config, problem.task, recorder, builder.build)
     return learner, recorder, open_pipelines(config, problem, machine, cache).of(learner)
 
 
@@ -77,12 +84,27 @@ def three_steps(learner: Learner, inputs: Inputs, pipeline: Pipeline, first: int
 @pytest.mark.parametrize("method", ALL)
 def test_three_steps_change_every_network_and_give_finite_scalars(method: str, world: Path, cache: Path) -> None:
     learner, inputs, pipeline = product_of(method, world, cache)
-    before = {name: p.detach().clone() for name, p in learner.nets.named_parameters()}
+    check_three_steps(learner, inputs, pipeline)
+
+
+def check_three_steps(learner: Learner, inputs: Inputs, pipeline: Pipeline) -> None:
+    """Check that three steps change every parameter but the frozen ones, and give finite scalars."""
+    before = {name: value.clone() for name, value in learner.nets.state_dict().items()}
     scalars = three_steps(learner, inputs, pipeline)
     assert scalars
     assert all(math.isfinite(value) for value in scalars.values())
-    still = [name for name, p in learner.nets.named_parameters() if torch.equal(p, before[name])]
-    assert not still
+    after, frozen = learner.nets.state_dict(), frozen_names(learner)
+    still = {name for name, _ in learner.nets.named_parameters() if torch.equal(after[name], before[name])}
+    assert still == {name for name, _ in learner.nets.named_parameters() if name in frozen}
+    assert all(torch.equal(after[name], before[name]) for name in frozen)  # running statistics, too
+
+
+def frozen_names(learner: Learner) -> set[str]:
+    """Return the names of the tensors in all frozen trunks."""
+    trunks = [net for net in backbones_of(learner.nets) if getattr(net, "boundary", None) is not None]
+    parts = [part for net in trunks for part in trunk_modules(net)]
+    frozen = {value.data_ptr() for part in parts for value in part.state_dict().values()}
+    return {name for name, value in learner.nets.state_dict().items() if value.data_ptr() in frozen}
 
 
 @pytest.mark.parametrize(
@@ -112,14 +134,41 @@ def test_logits_have_their_shape(method: str, world: Path, cache: Path) -> None:
 def test_save_load_gives_the_same_next_step(method: str, world: Path, cache: Path, tmp_path: Path) -> None:
     learner, inputs, pipeline = product_of(method, world, cache)
     three_steps(learner, inputs, pipeline)
-    save_state(tmp_path / "state.safetensors", learner, {"step": 3})
-    three_steps(learner, inputs, pipeline, first=3)
     other, _, _ = product_of(method, world, cache)
+    check_save_and_load(learner, other, inputs, pipeline, tmp_path / "state.safetensors")
+
+
+def check_save_and_load(learner: Learner, other: Learner, inputs: Inputs, pipeline: Pipeline, path: Path) -> None:
+    """Check that another learner continues from the saved state of `learner` like `learner` itself."""
+    save_state(path, learner, {"step": 3})
+    three_steps(learner, inputs, pipeline, first=3)
     three_steps(other, inputs, pipeline, first=11)  # a state to overwrite
-    assert load_state(tmp_path / "state.safetensors", other) == {"step": 3}
+    assert load_state(path, other) == {"step": 3}
     three_steps(other, inputs, pipeline, first=3)
     expected = learner.nets.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in other.nets.state_dict().items())
+
+
+@pytest.mark.parametrize("boundary", ["stage2", "all"])
+@pytest.mark.parametrize("method", FREEZABLE)
+def test_a_frozen_trunk_stays_while_the_rest_is_trained_saved_and_loaded(
+    method: str, boundary: str, world: Path, cache: Path, tmp_path: Path
+) -> None:
+    """Maps of the frozen layers replace images in training; the product takes images."""
+    learner, inputs, pipeline = product_of(method, world, cache, freeze=boundary, **FROZEN)
+    assert pipeline.stored is not None
+    assert frozen_names(learner)
+    assert learner.logits(torch.rand(5, 3, 32, 32)).shape[1:] == (5, 3)
+    check_three_steps(learner, inputs, pipeline)
+    other, _, _ = product_of(method, world, cache, freeze=boundary, **FROZEN)
+    check_save_and_load(learner, other, inputs, pipeline, tmp_path / "state.safetensors")
+
+
+@pytest.mark.parametrize("method", ON_PIXELS)
+def test_a_method_that_changes_pixels_cannot_be_frozen(method: str, world: Path, cache: Path) -> None:
+    with pytest.raises(UserError, match=r"changes the pixels of every batch.*give freeze=none") as refusal:
+        product_of(method, world, cache, freeze="stage2", **FROZEN)
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("method", ALL)
@@ -136,14 +185,28 @@ def test_same_seed_same_weights_other_seed_other_weights(
 def test_a_stopped_run_goes_on_to_the_same_bits(
     method: str, world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train_here(world, cache, tmp_path / "whole", method)
+    check_stopped_run(method, world, cache, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("method", FREEZABLE)
+def test_a_stopped_run_with_a_frozen_trunk_resumes_to_the_same_bits(
+    method: str, world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boundary = "stage2" if METHODS[method].family in ("source", "DG", "ours") else "all"
+    check_stopped_run(method, world, cache, tmp_path, monkeypatch, freeze=boundary, epochs=1, **FROZEN)
+
+
+def check_stopped_run(
+    method: str, world: Path, cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> None:
+    train_here(world, cache, folder / "whole", method, **more)
     calls = iter(range(1000))
     with monkeypatch.context() as patch:  # stop after the eighth step, whatever stage it falls into
         patch.setattr(Clock, "is_time_to_stop", lambda self, step: next(calls) == 7)
         with pytest.raises(Stopped):
-            train_here(world, cache, tmp_path / "parts", method)
-    train_here(world, cache, tmp_path / "parts", method)
-    assert same_weights(tmp_path / "whole", tmp_path / "parts")
+            train_here(world, cache, folder / "parts", method, **more)
+    train_here(world, cache, folder / "parts", method, **more)
+    assert same_weights(folder / "whole", folder / "parts")
 
 
 @pytest.mark.parametrize("method", ALL)

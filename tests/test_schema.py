@@ -70,6 +70,8 @@ FILES: dict[type[BaseModel], dict[str, Any]] = {
     Start: {"config": {"lr": 0.1}, "stages": [{**STAGE, "steps": 6, "epochs": 2, "schedules": {"r(t)": [1.0, 0.5]}}]},
     Epoch: {"key": "judge", "round": 1, "epochs": 2, **ROW, "others": {"f00": [1.0, 2.0]}},
     EVENTS["discovered"]: {"domains": {"art": 24}, "strengths": {"all": [0.5, 0.25]}},
+    EVENTS["trunk"]: {"boundary": "stage5", "views": 3, "precision": "bf16", "bytes_per_image": 129024, "missing": 0},
+    EVENTS["probe"]: {"validation": 97.5, "target": 41.0, "unsupervised": {"information": 1.5}, "images": 9},
     EVENTS["labeled"]: {**AUDIT, "domains": {"art": COUNTS}, "found": True},
     EVENTS["trained"]: {"key": "judge", "round": 1, "seconds": 1.5, "steps": 6, "found": False},
     End: {"result": {"target": {**SCORES, "epochs_averaged": 1}}},

@@ -17,7 +17,6 @@ from .errors import UserError, unknown
 from .files import file_name
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
-from .models.frozen import BatchNormMode
 
 Flat = dict[str, Any]  # settings of the run and the method side by side, as a YAML file has them
 
@@ -41,6 +40,9 @@ QUICK: dict[AugmentKind, Flat] = {
         "epochs": 5,
     },
 }
+# What `quick` adds if photos meet a pretrained EfficientNet-Lite: training all of it in so few steps destroys its
+# features. Heads start from a probe and learn at `lr`, the layers behind stage 5 at a tenth of it.
+QUICK_TAIL: Flat = {"freeze": "stage5", "head": "probe", "trunk_rate": 0.1, "lr_shape": "hump"}
 
 
 class RunConfig(BaseModel):
@@ -86,8 +88,11 @@ class RunConfig(BaseModel):
     views: int = Field(
         0, ge=0, le=64, description="randomized views stored next to each plain image, if layers are frozen"
     )
-    batch_norm: BatchNormMode = Field(
+    batch_norm: Literal["train", "eval"] = Field(
         "train", description="statistics of trained batch norms: train (of the batch) or eval (those of the weights)"
+    )
+    head: Literal["random", "probe"] = Field(
+        "random", description="start of linear heads: random, or a probe of the pretrained features plus random"
     )
     settings: SerializeAsAny[Settings]
 
@@ -114,20 +119,32 @@ class RunConfig(BaseModel):
     @model_validator(mode="after")
     def _check_frozen(self) -> RunConfig:
         method = find_method(self.method)
-        nested = [*type(self.settings).nested_methods(dict(self.settings)).values()]
         if method.freeze not in (None, self.freeze):
             raise ValueError(f"method '{method.name}' trains no layer of the backbone; give freeze={method.freeze}")
-        is_frozen = self.freeze != "none" or any(inner.freeze for inner in nested)
-        if self.views and not is_frozen:
+        if self.views and not self._is_frozen:
             raise ValueError("views are stored for frozen layers only; give freeze=all or a stage, or views=0")
-        if is_frozen and self.weights == "none" and not self.warm_epochs:
+        if self._is_frozen and "none" in self._frozen_weights and not self.warm_epochs:
             raise ValueError(
-                f"freeze={self.freeze} keeps random layers with weights=none; give weights=imagenet or a file, "
-                "or train them first with warm_epochs"
+                "frozen layers stay random with weights=none; give weights=imagenet or a file, or train them first "
+                "with warm_epochs"
             )
+        if self.head == "probe" and self.weights == "none":
+            raise ValueError("head=probe needs pretrained weights; give weights=imagenet or a file, or head=random")
         if self.freeze != "none":
             self._check_needs_of_views(method)
         return self
+
+    @property
+    def _is_frozen(self) -> bool:
+        """Whether any network has frozen layers."""
+        nested = type(self.settings).nested_methods(dict(self.settings))
+        return self.freeze != "none" or any(inner.freeze for inner in nested.values())
+
+    @property
+    def _frozen_weights(self) -> list[str]:
+        """The weights that networks with frozen layers start from, if there are such networks."""
+        extra = [weights or self.weights for _, weights in self.settings.extra_backbones().values()]
+        return extra if extra and self.freeze == "none" else [self.weights, *extra]
 
     def _check_needs_of_views(self, method: Method) -> None:
         if "pixels" in method.needs:
@@ -149,7 +166,9 @@ class RunConfig(BaseModel):
         """
         values = strip_folders(self.model_dump(mode="json"), self.settings.path_fields)
         values = drop_later_defaults(values)
-        if values["inference"] in ("auto", self.precision):  # as before the key existed
+        has_trunk = self._is_frozen or self.head == "probe"
+        has_effect = has_trunk or self.precision != "bf16"  # else all forward passes are in bf16
+        if not has_effect or values["inference"] in ("auto", self.precision):  # as before the key existed
             del values["inference"]
         if self.settings.revision > 1:
             values["revision"] = self.settings.revision
@@ -168,7 +187,7 @@ PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists 
 # Settings added after version 0.1, with the values that change nothing. At these they are not part of a hash, so that
 # runs started before they existed can be resumed.
 LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
-LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train"}
+LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random"}
 FROZEN_BOTTLENECK = 256  # bottleneck= of adaptation methods, if all layers are frozen: what is left to adapt
 
 
@@ -197,16 +216,26 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
         raise unknown("preset", preset, list(PRESETS))
     for key in values:
         check_key(key, values, method)
+    common = {"fast": FAST, "quick": QUICK[kind]}.get(preset, {})
+    if preset == "quick" and keeps_features({**common, **values}, method):
+        common = {**common, **QUICK_TAIL}
     resolved: Flat = {"augment": kind, "size": size}
-    resolved = merge(resolved, _spread({"fast": FAST, "quick": QUICK[kind]}.get(preset, {}), method))
+    resolved = merge(resolved, _spread(common, method))
     for name in (preset, f"{preset} {kind}"):
         resolved = merge(resolved, method.presets.get(name, {}))
         for group, nested in method.settings.nested_methods(values).items():
-            resolved = merge(resolved, {group: nested.presets.get(name, {})})
+            own = {key: value for key, value in nested.presets.get(name, {}).items() if key not in RUN_KEYS}
+            resolved = merge(resolved, {group: own})
     if has_crawl:
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
     return _validate(with_frozen_defaults(merge(resolved, values), method), method)
+
+
+def keeps_features(values: Flat, method: Method) -> bool:
+    """Return whether `quick` trains only the last layers: of a pretrained EfficientNet-Lite, if the method can."""
+    is_lite = str(values.get("backbone")).startswith("efficientnet-lite") and values.get("weights") != "none"
+    return is_lite and method.freeze is None and "pixels" not in method.needs
 
 
 def with_frozen_defaults(values: Flat, method: Method) -> Flat:

@@ -115,6 +115,11 @@ class Display(Screen):
         is_done = event["done"] == event["total"]
         self.bar.update(self.extraction, completed=event["done"], left=duration(seconds), visible=not is_done)
 
+    def _on_probe(self, event: Event) -> None:
+        sets = {"validation": "held-out labeled images", "target": "the target"}
+        scores = [f"{event[name]:.2f} % on {title}" for name, title in sets.items() if event.get(name) is not None]
+        self.say(f"probe (linear classifier on the pretrained features): {', '.join(scores) or 'fitted'}", "cyan")
+
     def _on_step(self, event: Event) -> None:
         self.clock.tick(event)
         self.bar.update(
@@ -151,6 +156,8 @@ class Display(Screen):
         for name, title in (("target", f"unseen {target}"), ("validation", "held-out labeled")):
             if name in result:
                 self.console.print(score_table(title, result[name]))
+        if warning := below_probe(result):
+            self.warn(warning)
         if "profile" in result:
             self.console.print(profile_table(result["profile"]))
         if self.folder is None:
@@ -158,6 +165,22 @@ class Display(Screen):
         if target is not None:
             self.say(f"predictions for {target}: {self.folder / 'predictions.csv'}")
         self.say(f"{result['seconds']:.0f} s of training; all numbers in {self.folder / 'result.json'}")
+
+
+def below_probe(result: dict[str, Any]) -> str:
+    """Return a warning if the run is less accurate than the probe; "" if it is not, or if there is no probe."""
+    for name, title in (("target", f"unseen {result['task']['target']}"), ("validation", "held-out labeled images")):
+        reference, scores = result.get("probe", {}).get(name), result.get(name)
+        if reference is not None and scores is not None:
+            accuracy = scores["final"]["mean"]
+            if accuracy < reference:
+                return (
+                    f"below the probe: {accuracy:.2f} % on {title}, where a linear classifier on the pretrained "
+                    f"features reaches {reference:.2f} %; train that instead (--method probe or self-training), or "
+                    "freeze more layers (freeze=), lower lr, or start from the probe (head=probe)"
+                )
+            return ""
+    return ""
 
 
 def score_table(title: str, scores: dict[str, Any]) -> Table:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 TRAINING = ("augment", "forward", "backward", "step")
-PHASES = ("decode", "trunk", *TRAINING, "evaluation", "labeling", "checkpoint", "samples", "rest")
+PHASES = ("decode", "trunk", "probe", *TRAINING, "evaluation", "labeling", "checkpoint", "samples", "rest")
 _NO_PHASE: AbstractContextManager[None] = nullcontext()
 
 

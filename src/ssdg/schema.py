@@ -200,6 +200,16 @@ class Discovery(Discovered):
     true_domains: dict[str, dict[str, int]] = {}  # images by discovered and true domain
 
 
+class ProbeScores(BaseModel):
+    """Scores of a linear classifier on the pretrained features, fitted on the labeled domain."""
+
+    validation: FiniteFloat | None = None  # accuracy (%) on held-out labeled images
+    target: FiniteFloat | None = None  # accuracy (%)
+    unsupervised: Unsupervised | None = None
+    images: int = 0  # labeled images it was fitted on
+    seconds: FiniteFloat = 0.0
+
+
 class Profile(BaseModel):
     """Seconds by phase of the process that finished the run."""
 
@@ -233,6 +243,7 @@ class Result(BaseModel):
     web_labels: WebLabels | None = None
     discovery: Discovery | None = None
     profile: Profile | None = None
+    probe: ProbeScores | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -389,11 +400,12 @@ class Trunk(BaseModel):
     missing: int  # maps that no earlier run had stored
 
 
-Payload = Start | Discovered | Trunk | Epoch | Labeled | Trained | End
+Payload = Start | Discovered | Trunk | ProbeScores | Epoch | Labeled | Trained | End
 EVENTS: dict[str, type[Payload]] = {
     "start": Start,
     "discovered": Discovered,
     "trunk": Trunk,
+    "probe": ProbeScores,
     "epoch": Epoch,
     "labeled": Labeled,
     "trained": Trained,

@@ -14,9 +14,9 @@ import torch
 from runs import train_here, weights_of
 from ssdg.bench.tables.tsne import balanced_rows, compute_evolution
 from ssdg.data.sets import MixedSet
-from ssdg.engine.features import FinishedStage, first_mixed
 from ssdg.engine.pipelines import image_pipeline
 from ssdg.engine.replay import open_past_run
+from ssdg.engine.samples import FinishedStage, first_mixed
 from ssdg.errors import UserError
 from ssdg.schema import to_json
 

@@ -21,10 +21,20 @@ from ssdg.cli import call
 from ssdg.data.hidden import OOD, UNKNOWN, Problem, Target
 from ssdg.data.sets import Inputs, Task
 from ssdg.engine.dry_run import shorten_run
-from ssdg.engine.features import FinishedStage, evaluation_mode, first_mixed, without_augmentation
 from ssdg.engine.replay import open_past_run
 from ssdg.engine.run import run
-from ssdg.engine.samples import Samples, compress, domains_of, sampled_domains, sampled_rows, sprite_of
+from ssdg.engine.samples import (
+    FinishedStage,
+    Samples,
+    compress,
+    domains_of,
+    evaluation_mode,
+    first_mixed,
+    sampled_domains,
+    sampled_rows,
+    sprite_of,
+    without_augmentation,
+)
 from ssdg.engine.setup import open_run
 from ssdg.machine import start_machine
 from ssdg.methods.api import Settings, StageRequest

@@ -59,7 +59,14 @@ def test_predicting_and_evaluating_need_no_torch(photos: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "args",
-    [("predict", ".", ".", "-o", "x.csv"), ("train", "--labeled", "x"), ("methods",), ("demo",), ("resume", "x")],
+    [
+        ("predict", ".", ".", "-o", "x.csv"),
+        ("features", ".", "-o", "x.npz"),
+        ("train", "--labeled", "x"),
+        ("methods",),
+        ("demo",),
+        ("resume", "x"),
+    ],
 )
 def test_commands_that_need_torch_say_so(
     args: tuple[str, ...], photos: Path, monkeypatch: pytest.MonkeyPatch

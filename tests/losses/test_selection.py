@@ -6,7 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdg.losses.selection import balanced_counts, clean_mask, clean_rate, num_selected, small_loss_rows
+from ssdg.losses.selection import (
+    balanced_counts,
+    clean_mask,
+    clean_rate,
+    fair_share_mask,
+    num_selected,
+    small_loss_rows,
+)
 
 LOSSES = torch.rand(7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 RNG = torch.Generator().manual_seed(1)
@@ -162,3 +169,39 @@ def test_clean_mask_without_any_agreement_is_empty():
 def test_clean_mask_at_extreme_logits():
     pool = torch.tensor([[[1e4, -1e4], [-1e4, 1e4], [1e4, 0.0]], [[1e4, -1e4], [-1e4, 1e4], [-1e4, 1e4]]])
     assert clean_mask(pool, 1.0).tolist() == [True, True, False]
+
+
+def test_fair_share_by_hand():
+    # class 0: 0.9, 0.6, 0.8, 0.7; class 1: 0.6; class 2: never; a fair share is 5 / 3 of each class
+    class_0 = [[0.9, 0.1, 0.0], [0.6, 0.2, 0.2], [0.8, 0.1, 0.1], [0.7, 0.1, 0.2]]
+    probs = torch.tensor([*class_0, [0.2, 0.6, 0.2]])
+    assert fair_share_mask(probs, 1.0).tolist() == [True, False, True, False, True]  # at most 2
+    assert fair_share_mask(probs, 0.6).tolist() == [True, False, False, False, True]  # at most 1
+    assert fair_share_mask(probs, 0.01).tolist() == [True, False, False, False, True]  # and at least 1
+
+
+@given(st.integers(1, 40), st.integers(1, 6), st.floats(0.01, 1.0), st.integers(0, 99))
+def test_fair_share_selects_the_most_confident_of_every_predicted_class(n, num_classes, rate, seed):
+    logits = 3 * torch.randn(n, num_classes, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    probs = logits.softmax(1)
+    mask = fair_share_mask(probs, rate)
+    confidence, predicted = probs.max(1)
+    share = Fraction(rate) * n / num_classes
+    for k in range(num_classes):
+        rows = (predicted == k).nonzero().squeeze(1)
+        chosen, rest = confidence[rows[mask[rows]]], confidence[rows[~mask[rows]]]
+        assert (len(chosen) > 0) == (len(rows) > 0)
+        assert len(chosen) <= 1 or len(chosen) < share + 1  # the share, rounded up
+        assert not len(rest) or len(chosen) + 1e-6 >= share  # nothing is left out below the share
+        assert not len(rest) or chosen.min() >= rest.max()
+
+
+def test_fair_share_of_an_easy_class_is_no_larger_than_that_of_others():
+    probs = torch.cat([torch.tensor([[0.99, 0.01]]).repeat(90, 1), torch.tensor([[0.4, 0.6]]).repeat(10, 1)])
+    mask = fair_share_mask(probs, 0.2)
+    assert (int(mask[:90].sum()), int(mask[90:].sum())) == (10, 10)
+
+
+def test_fair_share_of_no_sample_is_an_error():
+    with pytest.raises(ValueError, match="fair_share_mask"):
+        fair_share_mask(torch.zeros(0, 3), 0.5)

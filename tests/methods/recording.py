@@ -40,8 +40,8 @@ class Recorder:
         args = {**{k: v for k, v in vars(inputs).items() if v is not None}, "settings": settings, **options}
         self.calls.append(("train", key, round, learner, args))
 
-    def label(self, key, learner, pool, rule, *, round, kind="pseudo-labels", title=""):
-        self.calls.append(("label", key, round, learner, {"pool": pool}))
+    def label(self, key, learner, pool, rule, *, round, kind="pseudo-labels", title="", views=False):
+        self.calls.append(("label", key, round, learner, {"pool": pool, "views": views}))
         logits = self.logits(learner, len(pool), round)
         y, keep = rule(logits)
         labels = PseudoLabels(y.numpy(), keep.numpy(), np.ones(len(pool), np.float32), logits.argmax(-1).numpy())

@@ -79,7 +79,7 @@ def test_settings_of_both_reach_their_stages() -> None:
 def test_any_pair_composes_when_it_is_asked_for() -> None:
     assert find_method("mcd+rsc").learner is METHODS["rsc"].learner
     assert "mcd+rsc" not in METHODS  # finding it does not register it
-    for name, message in (("mcd+source-only", "DG method 'source-only'"), ("rsc+mcd", "DA method 'rsc'")):
+    for name, message in (("mcd+source-only", "DG method 'source-only'"), ("rsc+mcd", "labeling method 'rsc'")):
         with pytest.raises(UserError, match=message):
             find_method(name)
 

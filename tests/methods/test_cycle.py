@@ -107,7 +107,7 @@ def test_reinit_builds_anew_for_every_cycle():
 def test_the_labelers_may_have_a_backbone_of_their_own():
     recorder, *_ = run(cycles=1, apl_backbone="resnet50", apl_weights="imagenet")
     sea, _, dcg = recorder.builds
-    assert sea.options == {"backbone": "resnet50", "weights": "imagenet"}
+    assert sea.options == {"backbone": "resnet50", "weights": "imagenet", "freeze": None}
     assert dcg.options == {}
 
 

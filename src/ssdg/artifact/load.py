@@ -137,7 +137,12 @@ class Model:
 
     def free_bytes(self) -> int:
         """Return the memory that is free on the device now."""
-        return torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else free_memory()
+        return free_bytes(self.device)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the memory that is free on a device now."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
 
 
 def load_model(folder: Path, device: str = "auto", plugin: Path | None = None, precision: str = "auto") -> Model:

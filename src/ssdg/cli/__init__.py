@@ -31,6 +31,7 @@ COMMANDS = {
         "Evaluate a trained run or an exported model on a folder with class sub-folders.",
     ),
     "predict": ("ssdg.cli.predict:predict", "Classify images with a trained run or an exported model."),
+    "features": ("ssdg.cli.features:features", "Export features of images from a backbone or a trained run."),
     "export": ("ssdg.cli.export:export", "Export a trained model to an ONNX or .pt2 file for other programs."),
     "bench": ("ssdg.cli.bench:app", "Run all cells of a table of the paper or of a custom grid."),
     "methods": ("ssdg.cli.methods:methods", "List the available methods."),
@@ -121,8 +122,8 @@ def add_reject_default(args: list[str]) -> list[str]:
 
 
 def replace_stdin_dash(args: list[str]) -> list[str]:
-    """Replace the `-` of `ssdg predict` by a file name; alone it parses as an option without a name."""
-    if args[:1] != ["predict"]:
+    """Replace the `-` among the images of a command by a file name; alone it parses as an option without a name."""
+    if args[:1] not in (["predict"], ["features"]):
         return args
     preceding = ["", *args[:-1]]
     return [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,7 +19,6 @@ from ..errors import Stopped, UserError
 if TYPE_CHECKING:
     from ..inference.classifier import Classifier
     from ..inference.partial_output import RowCounts
-    from ..inference.stream import Job
 
 Flag = Annotated[bool, Parameter(negative=())]
 
@@ -82,7 +82,7 @@ def predict(
     job = Job(model, paths, out, reject, batch, plugin, null, anew, precision)
     classifier = load_classifier(model, device, plugin, threads, precision)
     path_list = sys.stdin.buffer if STDIN in paths else None
-    with progress_bar(job) as report:
+    with progress_bar(paths, "predicting") as report:
         try:
             counts = classify(job, classifier, path_list, report)  # type: ignore[arg-type]  # typeshed lacks read1
         except KeyboardInterrupt:
@@ -123,7 +123,7 @@ def summarize(counts: RowCounts, out: Path, *, rejecting: bool) -> str:
 
 
 @contextmanager
-def progress_bar(job: Job) -> Iterator[Callable[[RowCounts], None]]:
+def progress_bar(inputs: Sequence[str], title: str) -> Iterator[Callable[[RowCounts], None]]:
     """Show a bar on a terminal: images, images per second and, once they are counted, the time left."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -133,7 +133,7 @@ def progress_bar(job: Job) -> Iterator[Callable[[RowCounts], None]]:
         yield lambda counts: None
         return
     columns = (
-        TextColumn("predicting"),
+        TextColumn(title),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("images · {task.fields[speed]}/s ·"),
@@ -141,7 +141,8 @@ def progress_bar(job: Job) -> Iterator[Callable[[RowCounts], None]]:
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, speed="-")
-        counter = threading.Thread(target=count_images, args=(job, lambda n: bar.update(task, total=n)), daemon=True)
+        on_total = partial(bar.update, task)
+        counter = threading.Thread(target=count_images, args=(inputs, on_total), daemon=True)
         counter.start()
         start: list[tuple[float, int]] = []
 
@@ -154,9 +155,9 @@ def progress_bar(job: Job) -> Iterator[Callable[[RowCounts], None]]:
         yield report
 
 
-def count_images(job: Job, set_total: Callable[[int], None]) -> None:
-    """Count the images while the first ones are classified; the length of a list is unknown."""
-    from ..inference.find_images import STDIN
+def count_images(inputs: Sequence[str], on_total: Callable[..., None]) -> None:
+    """Count the images while the first ones are processed; the length of a list is unknown."""
+    from ..inference.find_images import STDIN, find_images
 
-    if STDIN not in job.inputs:
-        set_total(sum(1 for _ in job.find_images(None)))
+    if STDIN not in inputs:
+        on_total(total=sum(1 for _ in find_images(inputs)))

@@ -50,6 +50,7 @@ def train(
     tensorboard: bool = False,
     wandb: str | None = None,
     profile: bool = False,
+    probe: bool = True,
 ) -> int:
     """Train a method; the same command resumes a run that was stopped.
 
@@ -99,8 +100,10 @@ def train(
         Send the curves to this Weights & Biases project.
     profile
         Report the time per phase at the end and in result.json.
+    probe
+        With pretrained weights, also score a linear classifier on their features, as a reference.
     """
-    options = RunOptions(device, threads, cache, save_seconds, tensorboard, wandb, profile)
+    options = RunOptions(device, threads, cache, save_seconds, tensorboard, wandb, profile, probe)
     flags: dict[str, Any] = {"data": data, "labeled": labeled, "target": target, "web_label": web_label}
     flags |= {"method": method, "preset": preset, "discover_domains": discover_domains, "setting": setting}
     flags |= {"plugin": plugin, "seed": seed}
@@ -176,6 +179,7 @@ class RunOptions:
     tensorboard: bool = False
     wandb: str | None = None
     profile: bool = False
+    probe: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Return the options for `run.json`, so that `ssdg resume` uses the same ones."""
@@ -267,6 +271,7 @@ def execute(
                 save_seconds=options.save_seconds,
                 stage_cache=stage_cache,
                 cache=Path(options.cache) if options.cache else None,
+                probe=options.probe,
                 provenance={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},
             )
             display.conclude(result)

@@ -66,7 +66,8 @@ class MapFile:
             part = view[index * self.row_bytes : (index + 1) * self.row_bytes]
             is_bad[index] = not read_at(self._data, part, row * self.row_bytes) or checksum(part) != sums[index]
         if is_bad.any():
-            self._repair(np.unique(rows[is_bad]), num_damaged=int((sums[is_bad] != 0).sum()))
+            bad = np.unique(rows[is_bad])  # a batch may hold an image twice
+            self._repair(bad, num_damaged=int((self._checksums(bad) != 0).sum()))
             return self[rows]
         return maps
 
@@ -156,11 +157,6 @@ class StoredViews:
         for mask, maps in parts:
             out[mask] = maps
         return out
-
-    def fill(self, tables: Sequence[ImageTable], num_views: int, batch: int, after_chunk: AfterChunk) -> None:
-        """Compute and store what is missing of these images: the plain ones and `num_views` views."""
-        for file, rows in self.files_of(tables, num_views):
-            file.fill(rows, batch, after_chunk)
 
     def files_of(self, tables: Sequence[ImageTable], num_views: int) -> list[tuple[MapFile, Rows]]:
         """Return the files of these images with the rows they need."""

@@ -123,11 +123,27 @@ class Pipelines:
         if not trunks:
             return self.images
         if learner.nets not in self.by_nets:
-            self.by_nets[learner.nets] = replace(self.images, stored=self.open_trunk(trunks[0]))
+            assert self.options is not None
+            self.by_nets[learner.nets] = self.of_backbone(trunks[0], views=self.options.trained)
         return self.by_nets[learner.nets]
 
+    def of_backbone(
+        self, backbone: nn.Module, *, views: Sequence[ImageTable] = (), plain: Sequence[ImageTable] = ()
+    ) -> Pipeline:
+        """Return the pipeline of a frozen backbone's maps.
+
+        Compute those that are missing: all views of the images in `views`, and the plain ones of those in `plain` and
+        of all that the run is scored on.
+        """
+        stored, options = self.open_trunk(backbone), self.options
+        assert options is not None
+        with timed("trunk"):
+            wanted = stored.files_of(views, options.num_views) + stored.files_of([*plain, *options.scored], 0)
+            fill(wanted, str(backbone.boundary), options)
+        return replace(self.images, stored=stored)
+
     def open_trunk(self, backbone: nn.Module) -> StoredViews:
-        """Return the stored maps of a frozen backbone; compute those that are missing."""
+        """Return the stored maps of a frozen backbone; compute none yet."""
         options = self.options
         assert options is not None
         encoder = TrunkEncoder(backbone, options.size, self.images.device, options.precision, options.mirror)
@@ -135,14 +151,11 @@ class Pipelines:
         if identity not in self.stored:
             files = MapFiles(options.folder, encoder, identity)
             self.stored[identity] = StoredViews(files.open, options.num_views, identity)
-            with timed("trunk"):
-                fill(self.stored[identity], str(backbone.boundary), options)
         return self.stored[identity]
 
 
-def fill(stored: StoredViews, boundary: str, options: TrunkOptions) -> None:
-    """Compute and store the maps that the run will need; report the progress."""
-    wanted = stored.files_of(options.trained, options.num_views) + stored.files_of(options.scored, 0)
+def fill(wanted: Sequence[tuple[MapFile, Rows]], boundary: str, options: TrunkOptions) -> None:
+    """Compute and store the missing maps; report the progress."""
     counter = Counter(sum(len(file.missing(rows)) for file, rows in wanted), options.events, options.must_stop)
     if options.events is not None and wanted:
         facts = {"boundary": boundary, "views": options.num_views, "precision": options.precision}

@@ -19,10 +19,10 @@ from ..methods.api import LabelRequest, StageRequest
 from ..schema import Audit
 from ..seeds import derive_seed
 from .checkpoint import load_state
-from .features import FinishedStage
 from .pipelines import Pipelines, open_pipelines
 from .plan import fit
 from .run import Builder, read_run_file
+from .samples import FinishedStage
 from .setup import default_cache, open_run
 from .stages import labels_path, load_labels, make_audit, read_stage_meta, stage_path
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache as memoize
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import current_thread, main_thread
@@ -28,7 +30,7 @@ from ..models.backbones import build_backbone
 from ..models.frozen import freeze
 from ..profiling import current_profile
 from ..schema import Discovery as DiscoveryRecord
-from ..schema import Profile, Result, RunFile, Unsupervised, read_json, to_json
+from ..schema import ProbeScores, Profile, Result, RunFile, Unsupervised, read_json, to_json
 from ..seeds import derive_seed
 from .audit import audit_domains
 from .events import Events, Listener
@@ -36,6 +38,8 @@ from .loop import Clock
 from .pipelines import Pipelines, image_pipeline, open_pipelines
 from .plan import fit, plan
 from .product import BuiltLearner, make_card, predict_target, save_model
+from .reference_probe import FILE as PROBE_FILE
+from .reference_probe import HeadStart, has_probe, score_probe, solve_head
 from .result import make_result, versions
 from .samples import Samples
 from .scores import unsupervised_scores, watched_images
@@ -50,6 +54,7 @@ class Builder:
     config: RunConfig
     num_classes: int
     machine: Machine
+    head_start: Callable[[], HeadStart] | None = None  # what heads start from
     built: dict[int, BuiltLearner] = field(default_factory=dict)  # by id of the learner
 
     @property
@@ -71,6 +76,8 @@ class Builder:
             return extend(net)
 
         learner = request.learner(make_backbone, sizes, request.settings)
+        if self.head_start is not None and request.backbone is None:
+            self.head_start().add_to(learner.nets)
         self.machine.prepare(learner)
         name = method_of_learner(request)
         self.built[id(learner)] = BuiltLearner(name, backbone, request.num_domains, request.settings)
@@ -98,6 +105,7 @@ def run(
     stage_cache: Path | None = None,
     provenance: Flat | None = None,
     cache: Path | None = None,
+    probe: bool = False,
 ) -> dict[str, Any]:
     """Train in `folder`, or resume there.
 
@@ -124,6 +132,8 @@ def run(
         Further entries for `run.json`, such as the command.
     cache
         Folder for the maps of frozen trunks; default: `ssdg.default_cache()`.
+    probe
+        Also score a linear classifier on the pretrained features, as a reference that the run should beat.
 
     Returns
     -------
@@ -159,6 +169,9 @@ def run(
             return result
         events = Events(folder / "events.jsonl" if machine.is_main else None, listeners)
         prepared = prepare(config, problem, folder, machine, events, cache or default_cache(), stop)
+        if probe and has_probe(config) and machine.is_main:
+            prepared.score_probe(events)
+        machine.wait()
         clock = Clock(save_seconds, stop, machine)
         trained = train(prepared, events, clock, StageCache(stage_cache) if stage_cache else None)
         result = to_json(finish(trained))
@@ -179,6 +192,11 @@ class PreparedRun:
     discovery: Discovery | None
     samples: Samples
     watched: ImageTable | None  # unlabeled images that the product is scored on
+
+    def score_probe(self, events: Events) -> None:
+        """Fit and score the reference probe, unless an earlier process did; `finish` adds it to the result."""
+        scores = score_probe(self.config, self.problem, self.pipelines, self.watched, self.folder)
+        events.emit("probe", **to_json(scores))
 
 
 def prepare(
@@ -226,7 +244,8 @@ def train(prepared: PreparedRun, events: Events, clock: Clock, stage_cache: Stag
         watched=prepared.watched if is_scored else None,
         on_stage=prepared.samples.save_features,
     )
-    builder = Builder(config, len(problem.task.classes), prepared.machine)
+    start = partial(solve_head, config, problem, prepared.pipelines) if config.head == "probe" else None
+    builder = Builder(config, len(problem.task.classes), prepared.machine, memoize(start) if start else None)
     learner = fit(config, problem.task, trainer, builder.build)
     return TrainedRun(prepared, learner, builder.built[id(learner)], trainer)
 
@@ -248,6 +267,8 @@ def finish(trained: TrainedRun) -> Result:
         card = make_card(learner, trained.built, config, problem, pipeline, result)
         save_model(folder / "model", learner, card)
         predict_target(folder / "predictions.csv", learner, problem, pipeline, card.temperature)
+        if (folder / PROBE_FILE).exists():
+            result.probe = read_json(folder / PROBE_FILE, ProbeScores)
         if profile := current_profile():
             result.profile = Profile.model_validate(profile.as_json())
         write_json(folder / "result.json", to_json(result))
@@ -274,7 +295,7 @@ def claim(folder: Path, config: RunConfig, problem: Problem, provenance: Flat) -
     """Reserve the folder for this run, or check that it belongs to it; remove leftovers of a killed process."""
     for name in ("stages", "labels", "samples", "model"):
         remove_leftovers(folder / name / "*")
-    for name in ("run.json", "domains.npz", "result.json", "predictions.csv"):
+    for name in ("run.json", "domains.npz", "probe.json", "result.json", "predictions.csv"):
         remove_leftovers(folder / name)
     path, current = folder / "run.json", config.flat()
     if not path.exists():

@@ -6,24 +6,27 @@ Hidden truth is stored next to the thumbnails, for the report; nothing that is w
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor, nn
 
 from ..data.hidden import UNKNOWN, Problem
-from ..data.sets import ImageTable, MixedSet, Rows
-from ..data.streams import EVAL_BATCH, evaluation_batches
+from ..data.sets import ImageTable, LabeledBatch, MixedSet, Rows
+from ..data.streams import EVAL_BATCH, MixedStream, Pipeline, evaluation_batches
 from ..files import atomic_path, write_bytes, write_text
+from ..methods.api import Learner, StageRequest
 from ..models.backbones import backbones_of
-from ..schema import SAMPLES_FORMAT, Index, SampledDomain, stage_name, to_json
-from ..seeds import numpy_rng
-from .features import Features, FinishedStage, first_mixed, pooled_features, without_augmentation
+from ..schema import SAMPLES_FORMAT, Index, SampledDomain, StageMeta, stage_name, to_json
+from ..seeds import derive_seed, numpy_rng
 from .pipelines import Pipelines
 
 TILE, COLUMNS, QUALITY = 48, 20, 70  # side of a thumbnail in pixels, thumbnails per row, quality of WebP
@@ -33,6 +36,50 @@ MAX_FEATURES = 64  # numbers stored per image
 LARGEST = 6e4  # float16 ends slightly above
 INTERMEDIATE = "(intermediate)"
 Classes = NDArray[np.int64]
+Features = NDArray[np.float32]  # (images, features)
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedStage:
+    """A stage at its end: the learner has the weights of that moment until the next stage starts."""
+
+    request: StageRequest
+    seed: int  # of the stage's batches
+    meta: StageMeta
+
+
+def without_augmentation(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline that leaves images unchanged, for the whole batch: mixed images must not look augmented."""
+    stored = replace(pipeline.stored, num_views=0) if pipeline.stored is not None else None
+    return replace(pipeline, kind="none", rank=0, world=1, stored=stored)
+
+
+def pooled_features(learner: Learner, batches: Iterable[Tensor]) -> Features:
+    """Return the features of the learner's first backbone, in float32 on the CPU."""
+    backbone = backbones_of(learner.nets)[0]
+    with evaluation_mode(learner.nets), torch.inference_mode():
+        return np.concatenate([backbone(x).float().cpu().numpy() for x in batches])
+
+
+@contextmanager
+def evaluation_mode(nets: nn.Module) -> Iterator[None]:
+    """Switch to evaluation mode; restore the mode of every module afterwards."""
+    modes = [(module, module.training) for module in nets.modules()]
+    nets.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def first_mixed(stage: FinishedStage, mixed: MixedSet, num: int, pipeline: Pipeline) -> Iterator[LabeledBatch]:
+    """Yield the first images of the intermediate domain in the order the stage drew them, at most one pass."""
+    batch, remaining = stage.request.settings.batch, min(num, len(mixed))
+    stream = MixedStream(mixed, batch, derive_seed(stage.seed, "labeled"), pipeline)
+    for step in range(-(-remaining // batch)):
+        drawn, part = stream.draw(step), slice(0, remaining - step * batch)
+        yield LabeledBatch(drawn.x[part], drawn.y[part], drawn.domain[part], drawn.trusted[part])
 
 
 @dataclass(frozen=True, eq=False)

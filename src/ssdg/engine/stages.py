@@ -27,9 +27,9 @@ from .audit import audit_labels
 from .batches import images_per_step, make_stream, steps_per_epoch
 from .checkpoint import load_optimizers, load_state
 from .events import Events
-from .features import FinishedStage
 from .loop import Clock, LearningRate, Stage, emit_epoch, run_steps
 from .pipelines import Pipelines
+from .samples import FinishedStage
 from .scores import accuracies, all_logits, mean_probs, unsupervised_scores
 from .stage_cache import StageCache, scored_data, stage_identity, use_target_scores
 

@@ -151,7 +151,14 @@ def train(
             origin = {"command": "SSDG.fit", "options": options}  # so that `ssdg resume` works, too
             listeners = (display.hear, *callbacks)
             result = run(
-                config, problem, folder, machine, listeners=listeners, provenance=origin, cache=params["cache"]
+                config,
+                problem,
+                folder,
+                machine,
+                listeners=listeners,
+                provenance=origin,
+                cache=params["cache"],
+                probe=True,
             )
             display.conclude(result)
     except Stopped:

@@ -36,8 +36,8 @@ def check_inputs(inputs: Sequence[str]) -> None:
     """Reject inputs without any image, before the model is loaded; the content of a list is not checked."""
     if not inputs:
         raise UserError(
-            "no images given; name images, folders, .zip archives or patterns after the model, or - for a list of "
-            "paths on standard input"
+            "no images given; name images, folders, .zip archives or patterns, or - for a list of paths on standard "
+            "input"
         )
     if inputs.count(STDIN) > 1:
         raise UserError("standard input is given twice (-), but can be read only once; leave out one")

@@ -204,11 +204,17 @@ def find_format(out: Path) -> OutputFormat:
         raise UserError(f"'{out}' has no known suffix; give -o a file name that ends with {', '.join(FORMATS)}")
     if out.is_dir():
         raise UserError(f"'{out}' is a folder; give -o a file name")
-    if output_format.is_parquet and find_spec("pyarrow") is None:
+    if output_format.is_parquet:
+        require_pyarrow()
+    return output_format
+
+
+def require_pyarrow() -> None:
+    """Raise `UserError` if Parquet files cannot be written."""
+    if find_spec("pyarrow") is None:
         raise UserError(
             "a .parquet file needs the package pyarrow, which is not installed; run pip install 'ssdg[parquet]'"
         )
-    return output_format
 
 
 def write_parquet(path: Path, records: Iterator[Record], columns: tuple[str, ...]) -> None:

@@ -28,6 +28,7 @@ from .predictions import Prediction, best_two
 FORMAT = 2
 NUM_AHEAD = 1  # batches decoded while the network works on another
 NOT_FINITE = "the network's output is not finite"
+NO_LISTED_IMAGE = "the list on standard input names no image; give one path per line"
 Decoded = Images | str  # pixels, or why there are none
 Rows = NDArray[np.intp]
 ReportProgress = Callable[[RowCounts], None]
@@ -248,7 +249,7 @@ def classify(job: Job, classifier: Classifier, path_list: BufferedIOBase | None,
                 is_open = False
             report(part.counts)
         if not part.counts.rows:
-            raise UserError("the list on standard input names no image; give one path per line")
+            raise UserError(NO_LISTED_IMAGE)
         part.finish()
         return part.counts
 

@@ -24,7 +24,7 @@ from ..data.sets import (
     concat_labeled,
     renumber_domains,
 )
-from ..errors import unknown
+from ..errors import UserError, unknown
 from ..models.backbones import Backbone, backbones_of
 from ..models.heads import Bottleneck, linear_head
 from ..profiling import timed
@@ -387,7 +387,7 @@ class Method:
     algorithm: Algorithm | None = None
     uses_web_labels: bool = False
     freeze: Literal["all"] | None = None
-    default_views: int = 3
+    default_views: int = 4
     joint_labeler: Callable[..., None] | None = None
 
     @property
@@ -466,6 +466,11 @@ def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:
     """
     modules = list(modules)
     parameters: list[Any] = [p for m in modules for p in m.parameters() if p.requires_grad]
+    if not parameters:
+        raise UserError(
+            "all layers that the method adapts are frozen; give bottleneck=256, or freeze=stage1 or another stage "
+            "instead of all"
+        )
     if settings.trunk_rate != 1:
         trunk = {id(p) for m in modules for backbone in backbones_of(m) for p in backbone.parameters()}
         new = [p for p in parameters if id(p) not in trunk]

@@ -29,6 +29,7 @@ from .resnet import ResNet
 from .weights import (
     LITE_FILES,
     State,
+    digest_tensors,
     lite_package,
     load_lite_imagenet,
     load_resnet_imagenet,
@@ -71,7 +72,12 @@ def weights_package(name: str) -> str | None:
 
 def backbones_of(nets: nn.Module) -> list[nn.Module]:
     """Return the backbones inside a learner's networks."""
-    return [module for module in nets.modules() if hasattr(module, "style_stages")]
+    return [module for module in nets.modules() if hasattr(type(module), "style_stages")]
+
+
+def weights_digest(backbone: nn.Module) -> str:
+    """Return a hash of the names and values of all parameters and buffers, whatever is frozen."""
+    return digest_tensors(sorted(backbone.state_dict().items()))
 
 
 def input_std(backbone: nn.Module) -> Tensor | float:

@@ -8,7 +8,6 @@ so trained weights load into a backbone that is not frozen.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import unknown
 from .common import check_images
+from .weights import digest_tensors
 
 ALL = "all"
 BatchNormMode = Literal["train", "eval"]  # statistics of the batch, or those that the weights came with
@@ -146,11 +146,10 @@ def behind_boundary(backbone: Any, modules: Mapping[str, nn.Module]) -> tuple[nn
 
 def trunk_digest(backbone: Any) -> str:
     """Return a hash of the names and values of all frozen tensors."""
-    sha = hashlib.sha256()
     modules = set(trunk_modules(backbone))
-    for prefix, module in backbone.named_modules():
-        if module in modules:
-            for name, tensor in sorted(module.state_dict(prefix=f"{prefix}.").items()):
-                sha.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-                sha.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return sha.hexdigest()[:32]
+    return digest_tensors(
+        item
+        for prefix, module in backbone.named_modules()
+        if module in modules
+        for item in sorted(module.state_dict(prefix=f"{prefix}.").items())
+    )

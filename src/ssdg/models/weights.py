@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -169,6 +169,15 @@ def file_sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise read_error(path, error) from error
+
+
+def digest_tensors(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Return a hash of the names, shapes, types and values of tensors."""
+    sha = hashlib.sha256()
+    for name, tensor in tensors:
+        sha.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        sha.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()[:32]
 
 
 def check_hash(path: Path) -> None:

@@ -83,12 +83,16 @@ def accuracy(run: Run) -> list[Figure]:
     """Return the accuracy on the target and on held-out labeled images after every epoch."""
     rows = run.product
     figures = []
-    for title, values in (
-        (f"Accuracy on the {target_role(run)} domain {run.task.target}", [row.target for row in rows]),
-        ("Accuracy on held-out labeled images", [row.validation for row in rows]),
+    probe = run.result.probe if run.result is not None else None
+    for title, values, reference in (
+        (f"Accuracy on the {target_role(run)} domain {run.task.target}", [row.target for row in rows], "target"),
+        ("Accuracy on held-out labeled images", [row.validation for row in rows], "validation"),
     ):
         if any(values):
-            figures.append(over_epochs(title, rows, _networks(values), "accuracy (%)", PERCENT))
+            series = _networks(values)
+            if (level := getattr(probe, reference, None)) is not None:
+                series["probe"] = [level] * len(rows)
+            figures.append(over_epochs(title, rows, series, "accuracy (%)", PERCENT))
     if not any(row.target for row in rows):
         figures.append(sentence("No target accuracy: the target has no labels, or the run has no target."))
     return figures

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..schema import LabelKind
+from .curves import target_role
 from .observatory import class_names
 from .run_folder import AuditRow, Run
 
@@ -35,7 +36,7 @@ class Finding:
 def findings(run: Run) -> list[dict[str, str]]:
     """Return all findings, warnings first."""
     rules = (unfinished, wrong_clean_sets, dominant_classes, empty_classes, falling_labels, disagreement)
-    others = (weak_on_labeled, falling_target, falling_loss, ood_kept, broken_labels)
+    others = (below_probe, weak_on_labeled, falling_target, falling_loss, ood_kept, broken_labels)
     results = [finding for rule in (*rules, *others) for finding in rule(run)]
     return [asdict(finding) for finding in sorted(results, key=lambda finding: finding.level != "warning")]
 
@@ -185,6 +186,28 @@ def weak_on_labeled(run: Run) -> Iterator[Finding]:
             f"accuracy {accuracies[-1]:.1f} % on its held-out images",
             "Train longer (epochs, iterations), change lr, or start from pretrained weights.",
         )
+
+
+def below_probe(run: Run) -> Iterator[Finding]:
+    """Report a run that is less accurate than a linear classifier on the pretrained features."""
+    if run.result is None or run.result.probe is None:
+        return
+    probe = run.result.probe
+    for title, reference, scores in (
+        (f"the {target_role(run)} domain", probe.target, run.result.target),
+        ("held-out labeled images", probe.validation, run.result.validation),
+    ):
+        if reference is not None and scores is not None:
+            accuracy = scores.final["mean"]
+            if accuracy < reference:
+                yield Finding(
+                    "warning",
+                    f"The run is less accurate on {title} than a linear probe of the pretrained features.",
+                    f"{accuracy:.1f} %, probe {reference:.1f} %",
+                    "Ship the probe or self-training instead (--method probe or self-training), or freeze more "
+                    "layers (freeze), lower lr, or start from the probe (head=probe).",
+                )
+            return  # the target decides; held-out images only where it has no labels
 
 
 def falling_target(run: Run) -> Iterator[Finding]:

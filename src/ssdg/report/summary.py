@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..files import is_locked
-from ..schema import Scores
+from ..schema import Result, Scores
 from .curves import target_role
 from .run_folder import Run
 
@@ -66,6 +66,7 @@ def scores(run: Run) -> dict[str, Any]:
     target, held_out = f"{target_role(run)} {run.task.target}", "held-out labeled"
     if result:
         rows += _rows(target, result.target) + _rows(held_out, result.validation)
+        rows += _probe_rows(result, target, held_out, len(rows[0]) - 2 if rows else 0)
     elif run.product:
         last = run.product[-1]
         for title, values in ((target, last.target), (held_out, last.validation)):
@@ -73,6 +74,15 @@ def scores(run: Run) -> dict[str, Any]:
     width = max((len(row) - 2 for row in rows), default=0)
     columns = [*(f"network {number}" for number in range(1, width + 1)), "mean"]
     return {"columns": columns, "rows": rows, "note": "" if result else NO_RESULT}
+
+
+def _probe_rows(result: Result, target: str, held_out: str, num_networks: int) -> list[list[Any]]:
+    """Return the accuracies of the probe under `mean`, next to empty cells for the networks."""
+    if result.probe is None:
+        return []
+    accuracies = ((target, result.probe.target), (held_out, result.probe.validation))
+    empty = [None] * num_networks
+    return [[f"{title}, linear probe", *empty, value] for title, value in accuracies if value is not None]
 
 
 def _rows(title: str, scores: Scores | None) -> list[list[Any]]:

@@ -94,6 +94,8 @@ def without_target(values: Any) -> Any:
     if not isinstance(values, dict):
         return values
     rest = {key: value for key, value in values.items() if key != "target"}
+    if isinstance(rest.get("probe"), dict):
+        rest["probe"] = {key: value for key, value in rest["probe"].items() if key != "target"}
     epochs = values.get("epochs")
     if isinstance(epochs, list):
         rest["epochs"] = [
@@ -112,7 +114,7 @@ def by_task(runs: Iterable[Run]) -> list[Group]:
         tasks.setdefault(run.title, []).append(run)
     for members in tasks.values():
         _check_same_images(members)
-    return [Group(title, tuple(_candidates(members))) for title, members in tasks.items()]
+    return [Group(title, (*_candidates(members), *_probes(members))) for title, members in tasks.items()]
 
 
 def by_run(runs: Sequence[Run]) -> list[Group]:
@@ -154,6 +156,18 @@ def _candidates(runs: Sequence[Run]) -> list[Candidate]:
         )
         for run in runs
     ]
+
+
+def _probes(runs: Sequence[Run]) -> list[Candidate]:
+    """Return the probes next to the runs as candidates, one for each backbone, weights and image size."""
+    probes: dict[str, Candidate] = {}
+    for run in runs:
+        if (probe := run.result.probe) is not None:
+            backbone, weights, size = (run.result.config.get(key) for key in ("backbone", "weights", "size"))
+            label = f"(probe of {backbone}, {weights}, {size} px)"
+            scores = _scores(probe.validation, probe.unsupervised)
+            probes.setdefault(label, Candidate(label, run.folder, scores, probe.target))
+    return list(probes.values())
 
 
 def _epoch(run: Run, row: Epoch) -> Candidate:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...data.sets import ImageTable, MixedSet, Rows
 from ...data.streams import EVAL_BATCH, evaluation_batches
-from ...engine.features import Features, FinishedStage, first_mixed, pooled_features, without_augmentation
 from ...engine.replay import PastRun, open_past_run
+from ...engine.samples import Features, FinishedStage, first_mixed, pooled_features, without_augmentation
 from ...errors import UserError, unknown
 from ...methods.api import Learner
 from ...seeds import numpy_rng

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...data.sets import LabeledSet, Task, UnlabeledSet, concat_labeled
 from ...losses.selection import fair_share_mask
 from ..api import Build, Learner, Method, Trainer, register
-from .probe import Probe, ProbeSettings, whole_inputs
+from .probe import PRESETS, Probe, ProbeSettings, whole_inputs
 
 
 class SelfTrainingSettings(ProbeSettings):
@@ -50,25 +50,28 @@ def train_rounds(
     trainer: Trainer,
     settings: SelfTrainingSettings,
     *,
-    cycle: int = 1,
-    product: bool = False,
+    cycle: int | None = None,
+    product: bool = True,
 ) -> None:
     """Solve the regression on the source; then repeatedly add the most confident pseudo-labels and solve it again.
 
     Every domain contributes equally many images of every class that it is predicted to contain, so a class that is
-    easy to predict cannot dominate. All stored views of an image vote on its label and are learned.
+    easy to predict cannot dominate. All stored views of an image vote on its label and are learned. The rounds are
+    the cycles of the run, or parts of its cycle `cycle`, of which the last gives the product.
     """
     joined = source
     for number, rate in enumerate((*settings.rates, None), start=1):
-        title = f"self-training, round {number}"
-        inputs, key = whole_inputs(joined, settings), f"apl/round{number}"
-        trainer.train(key, probe, inputs, settings, round=cycle, product=product, title=title, group="labelers")
+        round, part = (number, "") if cycle is None else (cycle, f"/round{number}")
+        title = "self-training" if cycle is None else f"self-training, round {number}"
+        is_product = product and (cycle is None or rate is None)
+        inputs = whole_inputs(joined, settings)
+        trainer.train(f"probe{part}", probe, inputs, settings, round=round, product=is_product, title=title)
         if rate is None:
             return
         selected = []
         for name, pool in pools.items():
-            key = f"apl/{name}/round{number}"
-            labels = trainer.label(key, probe, pool, FairShare(rate), round=cycle, title=title, views=True)
+            key = f"probe/{name}{part}"
+            labels = trainer.label(key, probe, pool, FairShare(rate), round=round, title=title, views=True)
             selected.append(pool.labeled_by(labels))
         joined = concat_labeled([source, *selected])
 
@@ -76,7 +79,7 @@ def train_rounds(
 def fit(task: Task, trainer: Trainer, build: Build, settings: SelfTrainingSettings) -> Learner:
     """Train the probe on the labeled domain and, in rounds, on all unlabeled domains."""
     probe = build("main", Probe, settings)
-    train_rounds(probe, task.labeled, task.unlabeled, trainer, settings, product=True)
+    train_rounds(probe, task.labeled, task.unlabeled, trainer, settings)
     return probe
 
 
@@ -89,7 +92,7 @@ register(
         learner=Probe,
         settings=SelfTrainingSettings,
         needs=("unlabeled",),
-        presets={"fast": {"epochs": 1}, "quick": {"epochs": 1}},
+        presets=PRESETS,
         algorithm=fit,
         freeze="all",
         joint_labeler=train_rounds,

@@ -49,7 +49,8 @@ class Rsc:
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """Find the dominant features, mask them in the samples that this affects most, and learn from the result."""
         maps = self.backbone.maps(batch.labeled.x)
-        view = maps.view_as(maps)  # differentiating by the view needs no backward pass through the backbone
+        # Differentiating by a view needs no backward pass through the backbone, which may be frozen as a whole.
+        view = maps.view_as(maps) if maps.requires_grad else maps.detach().requires_grad_()
         logits = self.head(self.backbone.pool(view))
         y = batch.labeled.y
         weights = y if y.ndim == 2 else F.one_hot(y, logits.shape[1])
