@@ -40,7 +40,7 @@ def test_commands(folder: Path) -> None:
     done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     written = re.findall(r"-o (\S+)", "".join(snippets))
-    assert len(written) == 7
+    assert len(written) == 8
     counts = {name: len((folder / name).read_text().splitlines()) for name in written}
     assert counts == {
         **{"predictions.csv": 26, "unknown.csv": 26, "mixed.csv": 51, "some.csv": 2, "listed.csv": 2},
