@@ -11,7 +11,7 @@ from folders import write_run
 
 from ssdg.report.findings import findings
 from ssdg.report.run_folder import Labels, Run, read_run
-from ssdg.schema import Audit, Epoch, LabelKind
+from ssdg.schema import Audit, Epoch, LabelKind, ProbeScores
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +155,25 @@ def test_the_advice_on_web_labels_depends_on_what_is_done_with_them(healthy: Run
 def test_warnings_come_first(healthy: Run) -> None:
     run = replace(healthy, result=None, audits=(audit("clean-set", 1, "sketch", kept_accuracy=41.0),))
     assert [one["level"] for one in findings(run)] == ["warning", "hint"]
+
+
+def with_probe(run: Run, **scores: float) -> Run:
+    assert run.result is not None
+    return replace(run, result=run.result.model_copy(update={"probe": ProbeScores(**scores)}))
+
+
+def test_a_run_below_the_probe(healthy: Run) -> None:
+    assert healthy.result is not None
+    assert healthy.result.target is not None
+    accuracy = healthy.result.target.final["mean"]
+    number = texts(with_probe(healthy, target=accuracy + 1, validation=0.0))
+    expected = "The run is less accurate on the unseen domain than a linear probe of the pretrained features."
+    assert number == {expected: f"{accuracy:.1f} %, probe {accuracy + 1:.1f} %"}
+    assert texts(with_probe(healthy, target=accuracy - 1, validation=100.0)) == {}
+
+
+def test_held_out_images_decide_where_the_target_has_no_labels(healthy: Run) -> None:
+    assert healthy.result is not None
+    blind = replace(healthy, result=healthy.result.model_copy(update={"target": None}))
+    (text,) = texts(with_probe(blind, validation=99.5))
+    assert text.startswith("The run is less accurate on held-out labeled images")

@@ -169,3 +169,21 @@ def test_damaged_files(content: str, tmp_path: Path, complaint: Complaint) -> No
 def test_a_score_that_is_no_number(tmp_path: Path, complaint: Complaint) -> None:
     folder = write_run(tmp_path / "run", validation=float("nan"))
     assert "damaged" in complaint("select", folder)
+
+
+def test_the_probe_next_to_a_run_is_a_candidate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, validation in (("a", 80.0), ("b", 85.0)):
+        path = write_run(tmp_path / name, validation=validation, target=50.0) / "result.json"
+        result = json.loads(path.read_text())
+        result["probe"] = {"validation": 90.0, "target": 55.0, "unsupervised": {"information": 1.0}}
+        result["config"] = {"backbone": "resnet18", "weights": "imagenet", "size": 224}
+        path.write_text(json.dumps(result))
+    label = "(probe of resnet18, imagenet, 224 px)"
+    assert call(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    (group,) = content["groups"]
+    assert [row["name"] for row in group["candidates"]] == ["a", "b", label]  # one for both runs
+    assert group["chosen"] == [label]
+    assert content["judged"]["target"] == [{"a": 50.0, "b": 50.0, label: 55.0}]
+    assert call(["select", str(tmp_path / "a"), "--blind", "--json"]) == 0
+    assert "55.0" not in capsys.readouterr().out
