@@ -178,7 +178,7 @@ def test_the_command_line_refuses_with_one_line(world: Path, cache: Path, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-WHOLE: dict[str, Any] = {"trunk_rate": 1.0, "lr_shape": "fixed", "freeze": "none", "head": "random"}  # quick of then
+WHOLE: dict[str, Any] = {"lr": 0.01, "lr_shape": "fixed", "freeze": "none", "head": "random"}  # quick of then
 # As computed before layers could be frozen.
 EARLIER: list[tuple[dict[str, Any], str]] = [
     ({}, "bbf3851460477031"),
@@ -234,10 +234,11 @@ def test_adaptation_without_a_layer_to_adapt_is_refused(world: Path, cache: Path
 def test_quick_trains_the_last_layers_of_pretrained_networks_on_photos_only() -> None:
     def tail(kind: AugmentKind = "photo", **given: Any) -> tuple[str, str, float]:
         config = resolved(kind, 96, preset="quick", **given)
-        return config.freeze, config.head, config.settings.trunk_rate
+        return config.freeze, config.head, config.settings.lr
 
-    plain = ("none", "random", 1.0)
-    assert tail() == tail(method="source-only") == tail(backbone="efficientnet-lite2") == ("stage5", "probe", 0.1)
-    assert tail(kind="none") == tail(method="l2d") == tail(method="mcd+ddaig") == plain
+    plain = ("none", "random", 0.01)
+    assert tail() == tail(method="source-only") == tail(backbone="efficientnet-lite2") == ("stage5", "probe", 0.001)
+    assert tail(kind="none", lr=0.01) == tail(method="l2d") == tail(method="mcd+ddaig") == plain
+    assert tail(method="dann") == tail(method="osbp") == ("stage5", "probe", 0.01)  # new layers learn faster
     assert tail(backbone="resnet18") == tail(weights="none") == plain
     assert tail(freeze="stage3")[0] == "stage3"

@@ -41,8 +41,8 @@ QUICK: dict[AugmentKind, Flat] = {
     },
 }
 # What `quick` adds if photos meet a pretrained EfficientNet-Lite: training all of it in so few steps destroys its
-# features. Heads start from a probe and learn at `lr`, the layers behind stage 5 at a tenth of it.
-QUICK_TAIL: Flat = {"freeze": "stage5", "head": "probe", "trunk_rate": 0.1, "lr_shape": "hump"}
+# features. Heads start from a probe, so they need no higher rate than the layers behind stage 5.
+QUICK_TAIL: Flat = {"freeze": "stage5", "head": "probe", "lr": 0.001, "lr_shape": "hump"}
 
 
 class RunConfig(BaseModel):
@@ -216,12 +216,12 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
         raise unknown("preset", preset, list(PRESETS))
     for key in values:
         check_key(key, values, method)
-    common = {"fast": FAST, "quick": QUICK[kind]}.get(preset, {})
+    common, sections = {"fast": FAST, "quick": QUICK[kind]}.get(preset, {}), [preset, f"{preset} {kind}"]
     if preset == "quick" and keeps_features({**common, **values}, method):
-        common = {**common, **QUICK_TAIL}
+        common, sections = {**common, **QUICK_TAIL}, [*sections, "quick tail"]
     resolved: Flat = {"augment": kind, "size": size}
     resolved = merge(resolved, _spread(common, method))
-    for name in (preset, f"{preset} {kind}"):
+    for name in sections:
         resolved = merge(resolved, method.presets.get(name, {}))
         for group, nested in method.settings.nested_methods(values).items():
             own = {key: value for key, value in nested.presets.get(name, {}).items() if key not in RUN_KEYS}

@@ -84,8 +84,8 @@ def test_heads_start_from_the_probe_and_differ(world: Path, cache: Path, weights
     assert (logits.argmax(1) == y).float().mean() > 0.9  # it solves the labeled images
     heads = nn.ModuleList([LinearHead(256, 3), LinearHead(256, 3), LinearHead(256, 4), UnitHead(256, 3)])
     before = [head.weight.detach().clone() for head in heads]
-    start.add_to(heads)
-    assert torch.equal(heads[0].weight - start.weight, (before[0] + start.weight) - start.weight)
+    start.put_into(heads)
+    assert torch.equal(heads[0].weight, 0.1 * before[0] + start.weight)
     assert not torch.equal(heads[0].weight, heads[1].weight)
     assert torch.equal(heads[2].weight, before[2])
     assert torch.equal(heads[3].weight, before[3])
@@ -131,8 +131,8 @@ def test_a_run_below_the_probe_is_reported(probe: dict[str, float], target: floa
     assert bool(below_probe(result)) == bool(expected)
 
 
-def test_a_start_is_added_on_any_device_of_the_head() -> None:
+def test_a_tenth_of_the_random_numbers_stays() -> None:
     head = LinearHead(2, 2)
     bias = head.bias.detach().clone()
-    HeadStart(torch.ones(2, 2), torch.tensor([1.0, -1.0])).add_to(nn.ModuleList([head]))
-    assert torch.equal(head.bias, bias + torch.tensor([1.0, -1.0]))
+    HeadStart(torch.ones(2, 2), torch.tensor([1.0, -1.0])).put_into(nn.ModuleList([head]))
+    assert torch.equal(head.bias, 0.1 * bias + torch.tensor([1.0, -1.0]))

@@ -34,6 +34,7 @@ C = 10.0  # inverse strength of the penalty, as the default of the method `probe
 MAX_ITER = 300
 MAX_IMAGES = 20_000  # labeled images that are used at most: bounds the memory
 FILE = "probe.json"
+RANDOM_RATE = 0.1  # of a head's random initialization that stays next to the probe
 
 
 @dataclass(eq=False)
@@ -118,16 +119,16 @@ class HeadStart:
     weight: Tensor
     bias: Tensor
 
-    def add_to(self, nets: nn.Module) -> None:
-        """Add it to every linear layer from the backbone's features to the classes.
+    def put_into(self, nets: nn.Module) -> None:
+        """Put it into every linear layer from the backbone's features to the classes.
 
-        They keep their own random numbers in addition, so that two heads of a learner differ.
+        A tenth of their own random numbers stays, so that two heads of a learner differ.
         """
         for module in nets.modules():
             if type(module) is LinearHead and module.weight.shape == self.weight.shape:
                 with torch.no_grad():
-                    module.weight.add_(self.weight.to(module.weight.device))
-                    module.bias.add_(self.bias.to(module.bias.device))
+                    module.weight.mul_(RANDOM_RATE).add_(self.weight.to(module.weight.device))
+                    module.bias.mul_(RANDOM_RATE).add_(self.bias.to(module.bias.device))
 
 
 def solve_head(config: RunConfig, problem: Problem, pipelines: Pipelines) -> HeadStart:

@@ -77,7 +77,7 @@ class Builder:
 
         learner = request.learner(make_backbone, sizes, request.settings)
         if self.head_start is not None and request.backbone is None:
-            self.head_start().add_to(learner.nets)
+            self.head_start().put_into(learner.nets)
         self.machine.prepare(learner)
         name = method_of_learner(request)
         self.built[id(learner)] = BuiltLearner(name, backbone, request.num_domains, request.settings)

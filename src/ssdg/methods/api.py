@@ -351,7 +351,7 @@ class Method:
         Data and views that it needs.
     presets
         Settings by preset name. "quick photo" and "quick none" apply to one kind of data only, "quick crawl" if an
-        unlabeled domain is a crawl.
+        unlabeled domain is a crawl, "quick tail" if only the last layers of a pretrained network are trained.
     algorithm
         Trains the product on a task. Default: one stage on all the data that it needs.
     uses_web_labels
@@ -457,6 +457,10 @@ def find_labeler(name: str) -> Method:
     if name not in names:
         raise unknown("labeling method", name, names)
     return METHODS[name]
+
+
+# For preset `quick` of a method with new layers that no probe can start: they learn faster than the pretrained ones.
+NEW_LAYERS: dict[str, Any] = {"lr": 0.01, "trunk_rate": 0.1}
 
 
 def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:

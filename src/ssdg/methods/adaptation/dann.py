@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
@@ -10,10 +12,10 @@ from ...losses.adversarial import domain_loss, ramp
 from ...losses.classification import cross_entropy
 from ...models.heads import linear_head
 from ...models.layers import reverse_gradient
-from ..api import AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
+from ..api import NEW_LAYERS, AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 
 # At full strength, an untrained network may diverge if it has only a few hundred steps.
-PRESETS = {"quick none": {"weight": 0.1}}
+PRESETS: dict[str, dict[str, Any]] = {"quick none": {"weight": 0.1}, "quick tail": NEW_LAYERS}
 
 
 class DannSettings(AdaptationSettings):

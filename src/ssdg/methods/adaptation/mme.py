@@ -10,7 +10,7 @@ from ...losses.classification import cross_entropy
 from ...losses.information import entropy
 from ...models.heads import CosineHead
 from ...models.layers import reverse_gradient
-from ..api import AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
+from ..api import NEW_LAYERS, AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 
 
 class MmeSettings(AdaptationSettings):
@@ -62,6 +62,7 @@ register(
         learner=Mme,
         settings=MmeSettings,
         needs=("unlabeled",),
-        presets={"quick none": {"lr": 0.01}},  # 1/T enlarges gradients: an untrained network does not learn at 0.03
+        # 1/T enlarges gradients: an untrained network does not learn at 0.03
+        presets={"quick none": {"lr": 0.01}, "quick tail": NEW_LAYERS},
     )
 )

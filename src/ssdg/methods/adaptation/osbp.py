@@ -11,7 +11,7 @@ from ...losses.adversarial import boundary_loss
 from ...losses.classification import cross_entropy
 from ...models.heads import linear_head
 from ...models.layers import reverse_gradient
-from ..api import AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
+from ..api import NEW_LAYERS, AdaptationSettings, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 
 
 class OsbpSettings(AdaptationSettings):
@@ -66,6 +66,7 @@ register(
         learner=Osbp,
         settings=OsbpSettings,
         needs=("unlabeled",),
-        presets={"quick none": {"weight": 0.03, "lr": 0.01}},  # at weight 1, features of an untrained network vanish
+        # at weight 1, features of an untrained network vanish
+        presets={"quick none": {"weight": 0.03, "lr": 0.01}, "quick tail": NEW_LAYERS},
     )
 )

@@ -10,7 +10,7 @@ from ...data.sets import Batch
 from ...losses.classification import cross_entropy
 from ...losses.consistency import collaboration
 from ...models.heads import linear_head
-from ..api import MakeBackbone, Method, Progress, Sizes, descend, register, sgd
+from ..api import NEW_LAYERS, MakeBackbone, Method, Progress, Sizes, descend, register, sgd
 from .groups import GroupSettings, with_style_groups
 
 
@@ -69,6 +69,7 @@ register(
             learner=DaelDg,
             settings=DaelDgSettings,
             needs=("balanced", "strong"),
+            presets={"quick tail": NEW_LAYERS},
         )
     )
 )
