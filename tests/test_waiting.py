@@ -20,6 +20,7 @@ from ssdg.engine.events import Events
 from ssdg.engine.loop import AGREE_STEPS, Clock, Stage, add, run_steps
 from ssdg.engine.scores import all_logits
 from ssdg.machine import start_machine
+from ssdg.methods import METHODS
 from ssdg.methods.api import Learner, Progress
 from ssdg.schema import StageMeta
 from test_contract import ALL, requests_of
@@ -30,6 +31,8 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("eid", {"union": True}),
 ]
 SIX = 6  # images of a batch: two of each domain
+# One step of a frozen method solves the whole problem, and its line search decides on the host.
+STEPPING = [name for name in ALL if METHODS[name].family != "frozen"]
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def two_steps(learner: Learner, stream: BatchStream, accelerator: Accelerator) -
             add(sums, learner.step(stream.draw(step), Progress(1, 0, 2, step, 20)))
 
 
-@pytest.mark.parametrize(("method", "more"), [*((name, {}) for name in ALL), *OTHERS])
+@pytest.mark.parametrize(("method", "more"), [*((name, {}) for name in STEPPING), *OTHERS])
 def test_steps_wait_for_nothing(
     method: str, more: dict[str, Any], world: Path, cache: Path, accelerator: Accelerator
 ) -> None:

@@ -207,13 +207,16 @@ def test_hidden_labels_cannot_reach_the_weights_through_a_frozen_labeler(
     assert same_weights(tmp_path / "true", tmp_path / "permuted")
 
 
+LABELINGS = ("{}-apl-{}", "{}-probe-{}-round1")  # by cycle and domain: in the end, and in the labeler's only round
+
+
 @pytest.mark.parametrize("boundary", ["none", "all"])
 def test_eid_with_a_frozen_labeler(boundary: str, world: Path, cache: Path, tmp_path: Path) -> None:
     train_here(world, cache, tmp_path, "eid", freeze=boundary, **EVOLVING)
     assert all(torch.isfinite(value).all() for value in weights_of(tmp_path).values())
     labels = {path.stem for path in (tmp_path / "labels").glob("*.npz")}
     domains = ("sketch", "neon")
-    rounds = {f"{cycle}-apl-{name}{end}" for cycle in (1, 2) for name in domains for end in ("", "-round1")}
+    rounds = {labeling.format(cycle, name) for cycle in (1, 2) for name in domains for labeling in LABELINGS}
     assert labels == rounds | {"1-eid", "2-eid"}
     assert load_model(tmp_path, "cpu").classes == ("bar", "disc", "ring")
 
@@ -240,10 +243,10 @@ def test_a_crawl_with_a_frozen_labeler(
     labels = {path.stem for path in (tmp_path / "labels").glob("*.npz")}
     cycles = {"ignored": (1, 2), "retained": (), "refined": (2,)}[strategy]  # in which the crawl is labeled
     assert {name for name in labels if "neon" in name} == {
-        f"{cycle}-apl-neon{end}" for cycle in cycles for end in ("", "-round1")
+        labeling.format(cycle, "neon") for cycle in cycles for labeling in LABELINGS
     }
     assert {name for name in labels if "sketch" in name} == {
-        f"{cycle}-apl-{name}{end}" for name in unlabeled for cycle in (1, 2) for end in ("", "-round1")
+        labeling.format(cycle, name) for name in unlabeled for cycle in (1, 2) for labeling in LABELINGS
     }
 
 
