@@ -233,7 +233,12 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
 
 
 def keeps_features(values: Flat, method: Method) -> bool:
-    """Return whether `quick` trains only the last layers: of a pretrained EfficientNet-Lite, if the method can."""
+    """Return whether `quick` trains only the last layers: of a pretrained EfficientNet-Lite, if the method can.
+
+    `freeze=none` trains the whole network instead, with random heads at a higher rate.
+    """
+    if values.get("freeze") == "none":
+        return False
     is_lite = str(values.get("backbone")).startswith("efficientnet-lite") and values.get("weights") != "none"
     return is_lite and method.freeze is None and "pixels" not in method.needs
 
