@@ -139,7 +139,7 @@ class Pipelines:
         assert options is not None
         with timed("trunk"):
             wanted = stored.files_of(views, options.num_views) + stored.files_of([*plain, *options.scored], 0)
-            fill(wanted, str(backbone.boundary), options)
+            fill(wanted, str(backbone.boundary), options.num_views if views else 0, options)
         return replace(self.images, stored=stored)
 
     def open_trunk(self, backbone: nn.Module) -> StoredViews:
@@ -154,12 +154,12 @@ class Pipelines:
         return self.stored[identity]
 
 
-def fill(wanted: Sequence[tuple[MapFile, Rows]], boundary: str, options: TrunkOptions) -> None:
-    """Compute and store the missing maps; report the progress."""
+def fill(wanted: Sequence[tuple[MapFile, Rows]], boundary: str, num_views: int, options: TrunkOptions) -> None:
+    """Compute and store the missing maps; report them, but for a probe only if there are any, and the progress."""
     counter = Counter(sum(len(file.missing(rows)) for file, rows in wanted), options.events, options.must_stop)
-    if options.events is not None and wanted:
-        facts = {"boundary": boundary, "views": options.num_views, "precision": options.precision}
-        bytes_per_image = wanted[0][0].row_bytes * (1 + options.num_views)
+    if options.events is not None and wanted and (num_views or counter.total or not options.num_views):
+        facts = {"boundary": boundary, "views": num_views, "precision": options.precision}
+        bytes_per_image = wanted[0][0].row_bytes * (1 + num_views)
         options.events.emit("trunk", **facts, bytes_per_image=bytes_per_image, missing=counter.total)
     for file, rows in wanted:
         file.fill(rows, ENCODE_BATCH, counter)
