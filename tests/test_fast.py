@@ -42,7 +42,7 @@ def costs(method: str, preset: str, task: Task) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", sorted(name for name, method in METHODS.items() if method.family != "frozen"))
 def test_every_stage_costs_at_most_a_fifth(method: str, sizes: str) -> None:
     labeled, unlabeled = SIZES[sizes]
     pools = {name: unlabeled_set([0] * unlabeled, domain, size=1) for domain, name in enumerate(("u", "v"), 1)}

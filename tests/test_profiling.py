@@ -75,6 +75,7 @@ def test_a_profiled_run_has_the_same_weights(
     assert "profile" not in plain
     seconds = profiled["profile"]["seconds"]
     assert tuple(seconds) == PHASES
-    assert all(value > 0 for value in seconds.values())
+    idle = {"trunk", "probe"}  # nothing is frozen, and there are no pretrained weights to probe
+    assert {name for name, value in seconds.items() if value == 0} == idle
     assert sum(seconds.values()) == pytest.approx(profiled["profile"]["total"], abs=0.01)
     assert profiled["profile"]["images"] == profiled["images_seen"]
