@@ -44,7 +44,7 @@ def main() -> None:
     backbone = build_backbone(args.backbone, args.weights)
     freeze(backbone, args.boundary)
     precision = "bf16" if is_fast_at_bf16("cpu") else "fp32"
-    encoder = TrunkEncoder(backbone, args.size, torch.device("cpu"), precision, mirror=True)
+    encoder = TrunkEncoder(backbone, args.size, torch.device("cpu"), precision)
     with tempfile.TemporaryDirectory() as folder:
         pixels = random_pixels(Path(folder) / "images.u8", args.images, args.size)
         seconds = measure(encoder, pixels, Path(folder))

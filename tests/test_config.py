@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ssdg.config import PRESETS, AugmentKind, merge, parse_overrides, read_yaml, resolve
+from ssdg.config import PRESETS, DataKind, merge, parse_overrides, read_yaml, resolve
 from ssdg.errors import UserError
 from ssdg.methods import METHODS
 
 BASE = {"labeled": "photo", "target": "sketch"}
 
 
-def resolved(kind: AugmentKind = "photo", size: int = 224, **given: Any):  # type: ignore[no-untyped-def]
+def resolved(kind: DataKind = "photo", size: int = 224, **given: Any):  # type: ignore[no-untyped-def]
     return resolve({**BASE, **given}, kind=kind, size=size)
 
 
@@ -60,7 +60,7 @@ def test_what_is_given_beats_the_preset_key_by_key() -> None:
 @pytest.mark.parametrize("method", sorted(METHODS))
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("kind", ["photo", "none"])
-def test_a_written_configuration_resolves_to_itself(method: str, preset: str, kind: AugmentKind) -> None:
+def test_a_written_configuration_resolves_to_itself(method: str, preset: str, kind: DataKind) -> None:
     warm = {"warm_epochs": 1} if METHODS[method].freeze else {}  # digits-cnn has no trained layers to freeze
     config = resolved(kind=kind, size=32, method=method, preset=preset, **warm)
     again = resolve(config.flat(), kind="photo", size=224)

@@ -9,7 +9,7 @@ import pytest
 
 from runs import WORLD, train_here
 from ssdg.config import RunConfig, resolve
-from ssdg.data.sets import AugmentKind
+from ssdg.data.sets import DataKind
 from ssdg.engine.setup import open_run, with_precision
 from ssdg.errors import UserError
 from ssdg.methods import METHODS, find_method
@@ -19,7 +19,7 @@ SMALL: dict[str, Any] = {"backbone": "digits-cnn", "weights": "none", "size": 32
 ADAPTATION = sorted(name for name, method in METHODS.items() if method.family == "DA")
 
 
-def resolved(kind: AugmentKind = "photo", size: int = 224, **given: Any) -> RunConfig:
+def resolved(kind: DataKind = "photo", size: int = 224, **given: Any) -> RunConfig:
     return resolve({**BASE, **given}, kind=kind, size=size)
 
 
@@ -232,7 +232,7 @@ def test_adaptation_without_a_layer_to_adapt_is_refused(world: Path, cache: Path
 
 
 def test_quick_trains_the_last_layers_of_pretrained_networks_on_photos_only() -> None:
-    def tail(kind: AugmentKind = "photo", **given: Any) -> tuple[str, str, float]:
+    def tail(kind: DataKind = "photo", **given: Any) -> tuple[str, str, float]:
         config = resolved(kind, 96, preset="quick", **given)
         return config.freeze, config.head, config.settings.lr
 

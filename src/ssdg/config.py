@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
-from .data.sets import AugmentKind, Setting, WebLabel
+from .data.sets import AugmentKind, DataKind, Setting, WebLabel
 from .errors import UserError, unknown
 from .files import file_name
 from .methods import find_method
@@ -29,7 +29,7 @@ PRESETS: dict[str, str] = {
 # What `fast` changes for every method.
 FAST: Flat = {"batch": 64, "lr": 0.01, "lr_shape": "hump", "epochs": 6}
 # What `quick` changes for every method, by kind of data.
-QUICK: dict[AugmentKind, Flat] = {
+QUICK: dict[DataKind, Flat] = {
     "none": {"backbone": "digits-cnn", "weights": "none", "batch": 64, "lr": 0.03, "epochs": 16},
     "photo": {
         "backbone": "efficientnet-lite0",
@@ -73,7 +73,11 @@ class RunConfig(BaseModel):
     warm_lr: float = Field(0.05, gt=0, description="learning rate of the warm start")
     warm_batch: int | None = Field(None, ge=2, description="labeled images per step of the warm start; empty: batch")
     size: int = Field(224, ge=8, le=1024, description="pixels; images are resized to size × size")
-    augment: AugmentKind = "photo"
+    augment: AugmentKind = Field(
+        "photo",
+        description="changes of training images: photo (shift, mirror), none, or randomized views of photographs "
+        "(photo-views) or of characters (character-views)",
+    )
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     inference: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
@@ -187,6 +191,8 @@ PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists 
 # Settings added after version 0.1, with the values that change nothing. At these they are not part of a hash, so that
 # runs started before they existed can be resumed.
 LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
+LATER_DEFAULTS |= {"networks": 2, "average_decay": 0.99, "first_labels": "self", "start_epochs": 0}
+LATER_DEFAULTS |= {"first_share": 0.3, "last_share": 0.9, "memory": 0.5, "label_views": 0}
 LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random"}
 FROZEN_BOTTLENECK = 256  # bottleneck= of adaptation methods, if all layers are frozen: what is left to adapt
 
@@ -208,7 +214,7 @@ def strip_folders(values: Flat, path_fields: tuple[str, ...] = ()) -> Flat:
     return {**values, **short}
 
 
-def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = False) -> RunConfig:
+def resolve(values: Flat, *, kind: DataKind, size: int, has_crawl: bool = False) -> RunConfig:
     """Apply defaults, then the preset, then `values`. `kind`, `size` and `has_crawl` describe the data."""
     method = find_method(str(values.get("method", "eid")))
     preset = str(values.get("preset", "paper"))
@@ -220,16 +226,27 @@ def resolve(values: Flat, *, kind: AugmentKind, size: int, has_crawl: bool = Fal
     if preset == "quick" and keeps_features({**common, **values}, method):
         common, sections = {**common, **QUICK_TAIL}, [*sections, "quick tail"]
     resolved: Flat = {"augment": kind, "size": size}
-    resolved = merge(resolved, _spread(common, method))
+    nested = nested_methods(method, sections, values)
+    resolved = merge(resolved, _spread(common, nested))
     for name in sections:
         resolved = merge(resolved, method.presets.get(name, {}))
-        for group, nested in method.settings.nested_methods(values).items():
-            own = {key: value for key, value in nested.presets.get(name, {}).items() if key not in RUN_KEYS}
+        for group, inner in nested.items():
+            own = {key: value for key, value in inner.presets.get(name, {}).items() if key not in RUN_KEYS}
             resolved = merge(resolved, {group: own})
+    for group in method.settings.nested_methods({}).keys() - nested.keys():
+        resolved.pop(group, None)  # what a preset sets for a group that is not used
     if has_crawl:
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
     return _validate(with_frozen_defaults(merge(resolved, values), method), method)
+
+
+def nested_methods(method: Method, sections: Iterable[str], values: Flat) -> Mapping[str, Method]:
+    """Return the methods whose settings are groups of this method's, given its presets and the values set so far."""
+    chosen: Flat = {}
+    for name in sections:
+        chosen = merge(chosen, method.presets.get(name, {}))
+    return method.settings.nested_methods(merge(chosen, values))
 
 
 def keeps_features(values: Flat, method: Method) -> bool:
@@ -313,10 +330,10 @@ def check_key(key: str, values: Flat, method: Method) -> None:
         raise UserError(f"{key}={values[key]} is not a group of settings; write for example {key}.epochs=5")
 
 
-def _spread(values: Flat, method: Method) -> Flat:
+def _spread(values: Flat, groups: Iterable[str]) -> Flat:
     """Apply what a preset sets for every method to nested settings, too."""
     common = {k: v for k, v in values.items() if k in Settings.model_fields}
-    return {**values, **dict.fromkeys(method.settings.nested_methods({}), common)}
+    return {**values, **dict.fromkeys(groups, common)}
 
 
 def _validate(values: Flat, method: Method) -> RunConfig:

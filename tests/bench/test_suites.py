@@ -6,7 +6,7 @@ import pytest
 
 from ssdg.bench.suites import SUITES, Suite, find_suite, row_name
 from ssdg.bench.tables.results_table import paper_numbers, paper_rows, paper_tables
-from ssdg.config import PRESETS, AugmentKind, merge, resolve
+from ssdg.config import PRESETS, DataKind, merge, resolve
 from ssdg.errors import UserError
 from ssdg.methods import find_method
 
@@ -51,7 +51,7 @@ def test_rows_have_unique_names_and_the_family_of_their_method(suite: Suite) -> 
 @pytest.mark.parametrize("kind", ["photo", "none"])
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)
-def test_every_row_is_a_run_of_its_own_in_every_preset(suite: Suite, preset: str, kind: AugmentKind) -> None:
+def test_every_row_is_a_run_of_its_own_in_every_preset(suite: Suite, preset: str, kind: DataKind) -> None:
     base = {"labeled": "a", "target": "b", "preset": preset}
     configs = [merge(merge({**base, "method": row.method}, suite.settings), row.settings) for row in suite.rows]
     hashes = {resolve(config, kind=kind, size=32).hash for config in configs}

@@ -13,6 +13,8 @@ from ssdg.data.views import (
     KERNEL_SIZE,
     KERNEL_SIZES,
     NUM_UNIFORM,
+    PHOTO,
+    UNMIRRORED,
     affine,
     affine_matrices,
     draw,
@@ -50,7 +52,7 @@ def matrix(**changes: float) -> Tensor:
     """The map of one sample whose uniform numbers are neutral but for these."""
     names = ("mirror", "rotation", "scale", "shear", "right", "down")
     values = dict(zip(names, CENTERED, strict=True)) | changes
-    return affine_matrices(torch.tensor([list(values.values())]), mirror=True)[0]
+    return affine_matrices(torch.tensor([list(values.values())]), PHOTO)[0]
 
 
 def test_draws_have_the_documented_shapes_and_ranges() -> None:
@@ -117,7 +119,7 @@ def test_each_image_has_a_separate_map() -> None:
 
 
 def test_affine_stays_in_range() -> None:
-    matrices = affine_matrices(draw(range(50)).uniform[:, AFFINE], mirror=True)
+    matrices = affine_matrices(draw(range(50)).uniform[:, AFFINE], PHOTO)
     warped = affine(floats(50), matrices)
     assert warped.min() >= 0
     assert warped.max() <= 1
@@ -159,9 +161,9 @@ def test_combined_map_is_the_product_of_its_parts() -> None:
 
 def test_half_of_the_samples_are_mirrored() -> None:
     uniform = draw(range(2000)).uniform[:, AFFINE]
-    is_mirrored = affine_matrices(uniform, mirror=True).select(2, 0)[:, 0] < 0
+    is_mirrored = affine_matrices(uniform, PHOTO).select(2, 0)[:, 0] < 0
     assert 0.46 < is_mirrored.float().mean() < 0.54
-    assert (affine_matrices(uniform, mirror=False).select(2, 0)[:, 0] > 0).all()
+    assert (affine_matrices(uniform, UNMIRRORED).select(2, 0)[:, 0] > 0).all()
 
 
 def no_jitter(num: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -303,7 +305,7 @@ def test_edges_are_gray_in_range_and_relative_to_the_image() -> None:
 def test_view_is_float_channels_last_and_leaves_its_input_alone(index: int) -> None:
     x = photos(5)
     before = x.clone()
-    view = randomized_view(x, index, range(5), mirror=True)
+    view = randomized_view(x, index, range(5), PHOTO)
     assert view.shape == (5, 3, 24, 24)
     assert view.dtype == torch.float32
     assert view.is_contiguous(memory_format=torch.channels_last)
@@ -318,9 +320,9 @@ def test_view_is_float_channels_last_and_leaves_its_input_alone(index: int) -> N
 @pytest.mark.parametrize("index", INDICES)
 def test_view_depends_neither_on_neighbors_nor_on_the_batch_size(index: int, side: int) -> None:
     x, seeds = photos(5, side), [11, 12, 13, 14, 15]
-    together = randomized_view(x, index, seeds, mirror=True)
-    alone = torch.cat([randomized_view(x[i : i + 1], index, seeds[i : i + 1], mirror=True) for i in range(5)])
-    others = randomized_view(torch.cat([255 - x[:2], x[2:]]), index, [1, 2, *seeds[2:]], mirror=True)
+    together = randomized_view(x, index, seeds, PHOTO)
+    alone = torch.cat([randomized_view(x[i : i + 1], index, seeds[i : i + 1], PHOTO) for i in range(5)])
+    others = randomized_view(torch.cat([255 - x[:2], x[2:]]), index, [1, 2, *seeds[2:]], PHOTO)
     torch.testing.assert_close(alone, together, atol=1e-6, rtol=0)  # sums may be rounded differently
     torch.testing.assert_close(others[2:], together[2:], atol=1e-6, rtol=0)
 
@@ -328,14 +330,14 @@ def test_view_depends_neither_on_neighbors_nor_on_the_batch_size(index: int, sid
 @pytest.mark.parametrize("index", INDICES)
 def test_same_seed_gives_the_same_view_and_another_seed_another(index: int) -> None:
     x = photos(1).repeat(3, 1, 1, 1)
-    first, same, other = randomized_view(x, index, [5, 5, 6], mirror=True)
+    first, same, other = randomized_view(x, index, [5, 5, 6], PHOTO)
     torch.testing.assert_close(first, same, atol=1e-6, rtol=0)
     assert (first - other).abs().mean() > 0.01
 
 
 def test_every_index_gives_another_view() -> None:
     x, digest = photos(1), np.arange(16, dtype=np.uint8)[None]
-    views = [randomized_view(x, index, view_seeds(digest, index), mirror=True) for index in range(1, 9)]
+    views = [randomized_view(x, index, view_seeds(digest, index), PHOTO) for index in range(1, 9)]
     assert len(torch.unique(torch.cat(views).flatten(1), dim=0)) == 8
 
 
@@ -348,7 +350,7 @@ def bright_side(side: int = 16) -> Tensor:
 
 @pytest.mark.parametrize("mirror", [False, True])
 def test_view_is_mirrored_only_if_asked(mirror: bool) -> None:
-    view = randomized_view(bright_side(), 1, range(200), mirror=mirror)
+    view = randomized_view(bright_side(), 1, range(200), PHOTO if mirror else UNMIRRORED)
     mirrored = (view[..., 8:].mean((1, 2, 3)) > view[..., :8].mean((1, 2, 3))).float().mean()
     assert 0.4 < mirrored < 0.6 if mirror else mirrored == 0
 
@@ -357,21 +359,21 @@ def test_views_combine_the_operations_in_order() -> None:
     x, seeds = photos(4), [1, 2, 3, 4]
     draws = draw(seeds)
     floating = x.permute(0, 3, 1, 2) / 255
-    matrices = affine_matrices(draws.uniform[:, AFFINE], mirror=False)
+    matrices = affine_matrices(draws.uniform[:, AFFINE], UNMIRRORED)
     warped = affine(jitter(floating, *jitter_strengths(draws.uniform)), matrices)
     convolved = random_convolution(
         warped, kernel_sizes(draws.uniform[:, KERNEL_SIZE]), draws.normal, draws.uniform[:, KEEP]
     )
     for index, expected in ((1, warped), (2, convolved), (3, convolved), (4, edges(affine(floating, matrices)))):
-        view = randomized_view(x, index, seeds, mirror=False)
+        view = randomized_view(x, index, seeds, UNMIRRORED)
         torch.testing.assert_close(view, expected, atol=1e-5, rtol=0, check_stride=False)
 
 
 def test_empty_batch_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one uint8 image"):
-        randomized_view(photos(0), 1, [], mirror=True)
+        randomized_view(photos(0), 1, [], PHOTO)
 
 
 def test_number_of_seeds_must_match_the_batch() -> None:
     with pytest.raises(ValueError, match="got 2 seeds for 3 images"):
-        randomized_view(photos(3), 1, [1, 2], mirror=True)
+        randomized_view(photos(3), 1, [1, 2], PHOTO)

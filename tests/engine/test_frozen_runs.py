@@ -21,6 +21,7 @@ from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
 from ssdg.data.sets import ImageTable
 from ssdg.data.sources.tree import read_tree
+from ssdg.data.views import UNMIRRORED
 from ssdg.engine.events import read_event_dicts
 from ssdg.engine.pipelines import TrunkEncoder
 from ssdg.errors import UserError
@@ -274,7 +275,7 @@ def encoder() -> TrunkEncoder:
     torch.manual_seed(0)
     backbone = build_backbone("digits-cnn")
     freeze(backbone, "stage2")
-    return TrunkEncoder(backbone.eval(), 32, torch.device("cpu"), "fp32", mirror=True)
+    return TrunkEncoder(backbone.eval(), 32, torch.device("cpu"), "fp32")
 
 
 @pytest.mark.parametrize("view", [0, 1, 2, 4])
@@ -301,7 +302,7 @@ def test_everything_that_decides_maps_is_part_of_the_identity_of_a_trunk(encoder
         torch.manual_seed(seed)
         backbone = build_backbone("digits-cnn")
         freeze(backbone, boundary)
-        return TrunkEncoder(backbone, size, torch.device("cpu"), precision, mirror=False).identity
+        return TrunkEncoder(backbone, size, torch.device("cpu"), precision, UNMIRRORED).identity
 
     assert identity() == encoder.identity  # mirroring concerns views: it is part of the names of their files
     others = [identity("stage1"), identity("all"), identity(seed=1), identity(size=64), identity(precision="bf16")]
@@ -314,7 +315,7 @@ def test_maps_beyond_half_precision_are_clamped(encoder: TrunkEncoder) -> None:
     with torch.no_grad():
         backbone.stage1[0].weight.mul_(1e7)
     freeze(backbone, "stage1")
-    huge = TrunkEncoder(backbone.eval(), 32, torch.device("cpu"), "fp32", mirror=True)
+    huge = TrunkEncoder(backbone.eval(), 32, torch.device("cpu"), "fp32")
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), np.uint8)
     maps = huge(pixels, 0, np.arange(2))
     assert np.isfinite(maps).all()

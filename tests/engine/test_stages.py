@@ -50,7 +50,7 @@ def grey_table(count: int) -> ImageTable:
 
 @pytest.mark.parametrize("batch", [1, 7, 10, 64])
 def test_logits_of_every_image_once_in_order(batch: int) -> None:
-    logits = all_logits(Brightness(), grey_table(10), Pipeline("none", torch.device("cpu"), 2), batch)  # type: ignore[arg-type]
+    logits = all_logits(Brightness(), grey_table(10), Pipeline("none", torch.device("cpu"), 2), batch=batch)  # type: ignore[arg-type]
     assert logits.shape == (2, 10, 2)
     torch.testing.assert_close(logits[0, :, 0] * 255, torch.arange(10.0))
 

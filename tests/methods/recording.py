@@ -40,11 +40,12 @@ class Recorder:
         args = {**{k: v for k, v in vars(inputs).items() if v is not None}, "settings": settings, **options}
         self.calls.append(("train", key, round, learner, args))
 
-    def label(self, key, learner, pool, rule, *, round, kind="pseudo-labels", title="", views=False):
+    def label(self, key, learner, pool, rule, *, round, kind="pseudo-labels", title="", views=0):
         self.calls.append(("label", key, round, learner, {"pool": pool, "views": views}))
         logits = self.logits(learner, len(pool), round)
         y, keep = rule(logits)
-        labels = PseudoLabels(y.numpy(), keep.numpy(), np.ones(len(pool), np.float32), logits.argmax(-1).numpy())
+        probs, votes = logits.softmax(-1).mean(0).half().numpy(), logits.argmax(-1).numpy()
+        labels = PseudoLabels(y.numpy(), keep.numpy(), np.ones(len(pool), np.float32), votes, probs)
         self.labels[key, round] = labels
         return labels
 

@@ -7,8 +7,8 @@ from recording import LABELED, SEA, SKY, TASK, Recorder, images_of, random_logit
 
 from ssdg.data.sets import MixedSet
 from ssdg.methods.adaptation.mcd import Mcd
+from ssdg.methods.eid.averaged import build_networks
 from ssdg.methods.eid.cycle import fit
-from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.settings import RELEASE, EidSettings
 
 
@@ -37,7 +37,7 @@ def test_three_cycles_are_the_default():
 
 def test_the_product_is_the_dual_networks():
     recorder, _, product = run(cycles=1)
-    assert product.kind is DualNetworks
+    assert product.kind is build_networks
     assert product.key == "dcg"
     assert [args.get("product", False) for *_, args in recorder.calls] == [False] * 4 + [True, False]
 

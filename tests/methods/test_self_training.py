@@ -13,8 +13,9 @@ from recording import LABELED, SEA, SKY, TASK, Recorder, images_of, random_logit
 
 from runs import train_here
 from ssdg.data.sets import LabeledSet, MixedSet
+from ssdg.methods.api import ALL_VIEWS
+from ssdg.methods.eid.averaged import build_networks
 from ssdg.methods.eid.cycle import fit as fit_eid
-from ssdg.methods.eid.dual import DualNetworks
 from ssdg.methods.eid.labeling import joined
 from ssdg.methods.eid.settings import EidSettings
 from ssdg.methods.frozen.probe import Probe
@@ -96,7 +97,7 @@ def test_no_set_is_larger_than_the_limit() -> None:
 def test_one_labeler_of_eid_learns_all_domains_together() -> None:
     recorder, cfg = Recorder(random_logits), EidSettings(apl="self-training", cycles=2, labeler={"rates": (0.5,)})
     fit_eid(TASK, recorder, recorder.build, cfg)  # type: ignore[arg-type]
-    assert [(built.key, built.kind) for built in recorder.builds] == [("apl", Probe), ("dcg", DualNetworks)]
+    assert [(built.key, built.kind) for built in recorder.builds] == [("apl", Probe), ("dcg", build_networks)]
     assert recorder.builds[0].options["freeze"] == "all"
     cycle = [
         ("train", "probe/round1"),
@@ -111,11 +112,11 @@ def test_one_labeler_of_eid_learns_all_domains_together() -> None:
     assert recorder.order() == [(*call, number) for number in (1, 2) for call in cycle]
     votes = {call[1]: call[4]["views"] for call in recorder.calls if call[0] == "label"}
     assert votes == {
-        "probe/sea/round1": True,
-        "probe/sky/round1": True,
-        "apl/sea": True,
-        "apl/sky": True,
-        "eid": False,
+        "probe/sea/round1": ALL_VIEWS,
+        "probe/sky/round1": ALL_VIEWS,
+        "apl/sea": ALL_VIEWS,
+        "apl/sky": ALL_VIEWS,
+        "eid": 0,
     }
     (dcg, _) = recorder.trained("dcg")
     assert len(dcg["pseudo"]) == len(SEA) + len(SKY)  # every image is labeled in the end

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import UserError, suggest
-from .sets import AugmentKind
+from .sets import DataKind
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Dataset:
     domains: tuple[DomainEntry, ...]
     classes: tuple[str, ...]
     image_size: int
-    augment: AugmentKind
+    augment: DataKind
     validation_rate: float  # of a training domain without split files
     get: str
     licence: str

@@ -21,7 +21,9 @@ if TYPE_CHECKING:  # image tables also work without torch
 Rows = NDArray[np.intp]
 Mix = Literal["mixup", "cutmix", "x+u"]
 View = Literal["second", "strong"]  # in addition to the weak view of every image: another weak one, a strong one
-AugmentKind = Literal["photo", "none"]  # weak augmentation: photos are shifted and flipped, digits are not
+DataKind = Literal["photo", "none"]  # photographs, or characters, which a mirror image may change
+# Weak augmentation: photos are shifted and flipped, characters are not; or randomized views of either.
+AugmentKind = Literal["photo", "none", "photo-views", "character-views"]
 WebLabel = Literal["ignored", "retained", "refined"]  # how the keywords of a crawl are used
 Setting = Literal["ssdg", "uda"]  # ssdg: the target is unseen; uda: the target is the unlabeled domain
 
@@ -246,6 +248,7 @@ class PseudoLabels:
     keep: NDArray[np.bool_]
     confidence: NDArray[np.float32]  # in y, mean over the networks
     votes: NDArray[np.int64]  # (networks, n): predicted class of each network
+    probs: NDArray[np.float16] | None = None  # (n, K), mean over the networks; None in runs of version 0.1
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,9 @@ from .sets import (
     View,
     concat_labeled,
 )
+from .views import RANDOMIZED, RECIPES, random_views, randomized_view, view_seeds
 
+MAX_VIEWS = 64  # of an image
 EVAL_BATCH = 128  # larger batches are no faster on a CPU and need more memory than training
 T = TypeVar("T", bound=np.generic)
 
@@ -47,6 +49,13 @@ class Pipeline:
     stored: StoredViews | None = None  # maps of a frozen trunk, which replace images
     inference: Literal["fp32", "bf16"] = "fp32"  # bf16: evaluate in it where it preserves the answers
 
+    @property
+    def num_views(self) -> int:
+        """Randomized views of an image that `plain` can return: those stored, any number, or none."""
+        if self.stored is not None:
+            return self.stored.num_views
+        return MAX_VIEWS if self.kind in RANDOMIZED else 0
+
     def share(self, rows: NDArray[T]) -> NDArray[T]:
         """Return this process's part of a batch that all processes draw identically."""
         return rows[self.rank :: self.world]
@@ -57,7 +66,7 @@ class Pipeline:
         """Return the weak view of these images and those named, by name, in [0, 1] and channels last.
 
         With a frozen trunk, they are maps of stored views: drawn from all of them, or, next to a strong view, the
-        plain image.
+        plain image. Randomized views are new in every step.
         """
         if self.stored is not None:
             drawn = draw_views(len(rows), self.stored.num_views, names, numpy_rng(seed, step, self.rank, "view"))
@@ -65,6 +74,8 @@ class Pipeline:
         images = self.upload(table, rows)
         if not len(images):
             return dict.fromkeys(("weak", *names), images.permute(0, 3, 1, 2).float())
+        if self.kind in RANDOMIZED:
+            return self.randomized(images, names, seed, step)
         views = {"weak": weak_view(images, self.kind, torch_rng(seed, step, self.rank))}
         if "second" in names:
             views["second"] = second_view(images, self.kind, torch_rng(seed, step, self.rank, "second"))
@@ -72,11 +83,29 @@ class Pipeline:
             views["strong"] = strong_view(views["weak"], torch_rng(seed, step, self.rank, "strong"))
         return views
 
+    def randomized(self, images: Tensor, names: tuple[View, ...], seed: int, step: int) -> dict[str, Tensor]:
+        """Return new randomized views; next to a strong view, which is one, the weak view is the plain image."""
+        recipe, views = RECIPES[self.kind], dict[str, Tensor]()
+        if "strong" in names:
+            strong = random_views(images, recipe, torch_rng(seed, step, self.rank, "strong"), rate=1)
+            views |= {"weak": to_float(images), "strong": strong}
+        else:
+            views["weak"] = random_views(images, recipe, torch_rng(seed, step, self.rank))
+        if "second" in names:
+            views["second"] = random_views(images, recipe, torch_rng(seed, step, self.rank, "second"))
+        return views
+
     def plain(self, table: ImageTable, rows: Rows, view: int = 0) -> Tensor:
-        """Return these images without augmentation; with a frozen trunk, the maps of one of the stored views."""
+        """Return these images without augmentation, or their randomized view of this index, always the same.
+
+        With a frozen trunk, return the maps of one of the stored views.
+        """
         if self.stored is not None:
             return self.maps(table, rows, np.full(len(rows), view))
-        return to_float(self.upload(table, rows))
+        images = self.upload(table, rows)
+        if view == 0:
+            return to_float(images)
+        return randomized_view(images, view, view_seeds(table.digest[rows], view), RECIPES[self.kind])
 
     def maps(self, table: ImageTable, rows: Rows, views: Rows) -> Tensor:
         """Return stored maps (B, C, h, w) of these images, one view each, in float32 and channels last."""

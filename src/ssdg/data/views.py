@@ -1,8 +1,9 @@
 """Randomized views: copies of an image whose style differs strongly from the original.
 
-A view is computed once per image and its features are stored, so it depends on the image and its seed only, never on
-the batch (up to float32 rounding, below 1e-6). Every random number comes from a CPU generator that is seeded per
-sample. The operations are pure functions of images (B, 3, H, W) on any device and parameters (B, ...) on the CPU.
+A recipe lists the operations and their strengths. Frozen trunks compute a view once per image and store its features,
+so it depends on the image and its seed only, never on the batch (up to float32 rounding, below 1e-6). Other networks
+get new views in every batch. The operations are pure functions of images (B, 3, H, W) on any device and parameters
+(B, ...) on the CPU.
 """
 
 from __future__ import annotations
@@ -20,19 +21,57 @@ from torch.nn import functional as F
 from ..devices import onto
 from ..seeds import derive_seed
 from .augment import to_float
+from .sets import AugmentKind
 
-ViewKind = Literal["affine", "convolution", "edges"]
-VIEW_KINDS: tuple[ViewKind, ...] = ("affine", "convolution", "convolution", "edges")
-
-MAX_ROTATION = torch.pi / 12  # radians
-MIN_SCALE = 0.75  # of the region that a view shows: zooms in by up to 1.33
-MAX_SHEAR = 0.1
-MAX_SHIFT = 0.1  # of the side
-GRAY_RATE = 0.3
-MAX_CONTRAST_CHANGE = 0.5
-MAX_BRIGHTNESS = 0.2
+ViewKind = Literal["affine", "convolution", "edges"]  # each includes an affine map; edges have no color
 KERNEL_SIZES = (1, 3, 5, 7)
 MAX_KERNEL = max(KERNEL_SIZES)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The operations of randomized views: rates in [0, 1] and the largest change of each.
+
+    Views cycle through `kinds` where they are stored and draw from them otherwise.
+    """
+
+    kinds: tuple[ViewKind, ...] = ("affine", "convolution", "convolution", "edges")
+    view_rate: float = 0.8  # share of the training images that are replaced by a view, if none are stored
+    mirror: bool = True  # mirror half of the images
+    invert_rate: float = 0.0
+    gray_rate: float = 0.3
+    contrast: float = 0.5
+    brightness: float = 0.2  # of each channel
+    rotation: float = torch.pi / 12  # radians
+    min_scale: float = 0.75  # of the region that a view shows: zooms in by up to 1.33
+    max_scale: float = 1.0
+    shear: float = 0.1
+    shift: float = 0.1  # of the side
+
+
+PHOTO = Recipe()
+# A mirrored character may be another one, so characters are never mirrored.
+UNMIRRORED = Recipe(mirror=False)
+CHARACTERS = Recipe(
+    kinds=("convolution",),
+    view_rate=0.7,
+    mirror=False,
+    invert_rate=0.5,
+    gray_rate=0.0,
+    contrast=0.6,
+    brightness=0.3,
+    max_scale=1.25,
+    shear=0.2,
+    shift=0.15,
+)
+RANDOMIZED: tuple[AugmentKind, ...] = ("photo-views", "character-views")
+# The recipe of views by `augment`. `photo` and `none` use views only where a frozen trunk stores them.
+RECIPES: dict[AugmentKind, Recipe] = {
+    "photo": PHOTO,
+    "none": UNMIRRORED,
+    "photo-views": PHOTO,
+    "character-views": CHARACTERS,
+}
 
 # Columns of `Draws.uniform`.
 AFFINE = slice(0, 6)  # mirror, rotation, scale, shear, shift right, shift down
@@ -42,6 +81,7 @@ BRIGHTNESS = slice(8, 11)  # one per channel
 KERNEL_SIZE = 11
 KEEP = 12
 NUM_UNIFORM = 13
+KERNEL_SHAPE = (3, 3, MAX_KERNEL, MAX_KERNEL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +90,7 @@ class Draws:
 
     uniform: Tensor  # (B, NUM_UNIFORM) in [0, 1)
     normal: Tensor  # (B, 3, 3, 7, 7), standard normal
+    invert: Tensor  # (B,) in [0, 1)
 
 
 def draw(seeds: Sequence[int]) -> Draws:
@@ -61,8 +102,8 @@ def draw(seeds: Sequence[int]) -> Draws:
         raise ValueError("expected at least one seed, got none")
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     uniform = torch.stack([torch.rand(NUM_UNIFORM, generator=generator) for generator in generators])
-    shape = (3, 3, MAX_KERNEL, MAX_KERNEL)
-    return Draws(uniform, torch.stack([torch.randn(shape, generator=generator) for generator in generators]))
+    normal = torch.stack([torch.randn(KERNEL_SHAPE, generator=generator) for generator in generators])
+    return Draws(uniform, normal, torch.cat([torch.rand(1, generator=generator) for generator in generators]))
 
 
 def view_seeds(digest: NDArray[np.uint8], index: int) -> list[int]:
@@ -72,39 +113,66 @@ def view_seeds(digest: NDArray[np.uint8], index: int) -> list[int]:
     return [derive_seed("view", index, row.tobytes().hex()) for row in digest]
 
 
-def view_kind(index: int) -> ViewKind:
-    """Return the kind of view `index`, which counts from 1; the kinds repeat after the last."""
+def view_kind(index: int, recipe: Recipe = PHOTO) -> ViewKind:
+    """Return the kind of stored view `index`, which counts from 1; the kinds repeat after the last."""
     if index < 1:
         raise ValueError(f"view index must be at least 1, got {index}")
-    return VIEW_KINDS[(index - 1) % len(VIEW_KINDS)]
+    return recipe.kinds[(index - 1) % len(recipe.kinds)]
 
 
-def randomized_view(x: Tensor, index: int, seeds: Sequence[int], *, mirror: bool) -> Tensor:
-    """Return view `index` of a uint8 batch (B, H, W, 3) as float32 (B, 3, H, W), channels_last.
+def randomized_view(x: Tensor, index: int, seeds: Sequence[int], recipe: Recipe = PHOTO) -> Tensor:
+    """Return stored view `index` of a uint8 batch (B, H, W, 3) as float32 (B, 3, H, W), channels_last.
 
-    `seeds` holds one seed per sample (see `view_seeds`); `mirror` flips half of the samples (not for characters).
-    Convolutions may leave [0, 1]; the other kinds do not.
+    `seeds` holds one seed per sample (see `view_seeds`). Convolutions may leave [0, 1]; the other kinds do not.
     """
-    kind = view_kind(index)
+    kind = view_kind(index, recipe)
     images = to_float(x)
     if len(seeds) != len(x):
         raise ValueError(f"expected one seed per image, got {len(seeds)} seeds for {len(x)} images")
-    draws = draw(seeds)
+    return apply_recipe(images, kind, draw(seeds), recipe).contiguous(memory_format=torch.channels_last)
+
+
+def random_views(x: Tensor, recipe: Recipe, generator: torch.Generator, *, rate: float | None = None) -> Tensor:
+    """Return a new view of each uint8 image (B, H, W, 3) as float32 (B, 3, H, W), channels_last.
+
+    An image stays plain with probability 1 − `rate`, by default the recipe's. All random numbers come from
+    `generator`, one row per sample, so a view does not depend on the other samples.
+    """
+    rate = recipe.view_rate if rate is None else rate
+    images = to_float(x)
+    uniform = torch.rand(len(x), NUM_UNIFORM + 3, generator=generator)
+    draws = Draws(uniform[:, 3:], torch.randn(len(x), *KERNEL_SHAPE, generator=generator), uniform[:, 2])
+    choice = (uniform[:, 1] * len(recipe.kinds)).long()
+    for kind in sorted({*recipe.kinds}):
+        is_kind = torch.isin(choice, torch.tensor([i for i, k in enumerate(recipe.kinds) if k == kind]))
+        rows = ((uniform[:, 0] < rate) & is_kind).nonzero()[:, 0]
+        if len(rows):
+            device_rows = onto(rows, x.device)
+            of_rows = Draws(draws.uniform[rows], draws.normal[rows], draws.invert[rows])
+            view = apply_recipe(images.index_select(0, device_rows), kind, of_rows, recipe)
+            images.index_copy_(0, device_rows, view.to(images.dtype))
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def apply_recipe(x: Tensor, kind: ViewKind, draws: Draws, recipe: Recipe) -> Tensor:
+    """Change images (B, 3, H, W) in [0, 1]: colors, then position, then texture."""
     uniform = draws.uniform
     if kind != "edges":
-        images = jitter(images, *jitter_strengths(uniform))
-    view = affine(images, affine_matrices(uniform[:, AFFINE], mirror=mirror))
+        is_inverted = onto(draws.invert < recipe.invert_rate, x.device).view(-1, 1, 1, 1)
+        x = torch.where(is_inverted, 1 - x, x) if recipe.invert_rate else x
+        x = jitter(x, *jitter_strengths(uniform, recipe))
+    view = affine(x, affine_matrices(uniform[:, AFFINE], recipe))
     if kind == "edges":
-        view = edges(view)
-    elif kind == "convolution":
-        view = random_convolution(view, kernel_sizes(uniform[:, KERNEL_SIZE]), draws.normal, uniform[:, KEEP])
-    return view.contiguous(memory_format=torch.channels_last)
+        return edges(view)
+    if kind == "convolution":
+        return random_convolution(view, kernel_sizes(uniform[:, KERNEL_SIZE]), draws.normal, uniform[:, KEEP])
+    return view
 
 
-def jitter_strengths(uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def jitter_strengths(uniform: Tensor, recipe: Recipe = PHOTO) -> tuple[Tensor, Tensor, Tensor]:
     """Map uniform numbers (B, NUM_UNIFORM) to contrast (B,), brightness (B, 3) and `is_gray` (B,)."""
-    contrast = 1 + MAX_CONTRAST_CHANGE * _signed(uniform[:, CONTRAST])
-    return contrast, MAX_BRIGHTNESS * _signed(uniform[:, BRIGHTNESS]), uniform[:, GRAY] < GRAY_RATE
+    contrast = 1 + recipe.contrast * _signed(uniform[:, CONTRAST])
+    return contrast, recipe.brightness * _signed(uniform[:, BRIGHTNESS]), uniform[:, GRAY] < recipe.gray_rate
 
 
 def kernel_sizes(uniform: Tensor) -> Tensor:
@@ -117,22 +185,22 @@ def _signed(uniform: Tensor) -> Tensor:
     return 2 * uniform - 1
 
 
-def affine_matrices(uniform: Tensor, *, mirror: bool) -> Tensor:
+def affine_matrices(uniform: Tensor, recipe: Recipe = PHOTO) -> Tensor:
     """Map uniform numbers (B, 6) to maps from output to input positions, in units of half a side: (B, 2, 3).
 
     The columns are mirror, rotation, scale, shear, shift right and shift down. A map shears, rotates and scales about
-    the center and then shifts; it mirrors the output of half of the samples if `mirror`.
+    the center and then shifts; it mirrors the output of half of the samples if `recipe.mirror`.
     """
-    is_mirrored = (uniform[:, 0] < 0.5) & mirror
+    is_mirrored = (uniform[:, 0] < 0.5) & recipe.mirror
     rotation, scale, shear, right, down = uniform[:, 1:].unbind(1)
-    angle = MAX_ROTATION * _signed(rotation)
+    angle = recipe.rotation * _signed(rotation)
     cos, sin = angle.cos(), angle.sin()
-    slope = MAX_SHEAR * _signed(shear)
-    size = MIN_SCALE + (1 - MIN_SCALE) * scale
+    slope = recipe.shear * _signed(shear)
+    size = recipe.min_scale + (recipe.max_scale - recipe.min_scale) * scale
     sign = torch.where(is_mirrored, -1.0, 1.0)
     rows = [
-        torch.stack([size * cos * sign, size * (slope * cos - sin), 2 * MAX_SHIFT * _signed(right)], 1),
-        torch.stack([size * sin * sign, size * (slope * sin + cos), 2 * MAX_SHIFT * _signed(down)], 1),
+        torch.stack([size * cos * sign, size * (slope * cos - sin), 2 * recipe.shift * _signed(right)], 1),
+        torch.stack([size * sin * sign, size * (slope * sin + cos), 2 * recipe.shift * _signed(down)], 1),
     ]
     return torch.stack(rows, 1)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..data.streams import BatchStream
 from ..errors import NotFinite, Stopped
 from ..machine import Machine
-from ..methods.api import Learner, LrShape, Progress
+from ..methods.api import WHOLE, Learner, LrShape, Progress, Span, schedule_position
 from ..profiling import current_profile, timed
 from ..schema import HistoryRow, StageMeta, to_json
 from ..seeds import derive_seed
@@ -26,7 +26,7 @@ from .events import Events
 WARM_UP = 0.1  # of the steps
 
 
-def hump(step: int, steps: int) -> float:
+def hump(step: float, steps: float) -> float:
     """Return a factor on the learning rate: linear warm-up over a tenth of the steps, then half a cosine to zero.
 
     A new head on trained features sends large gradients at first, which a high rate would follow anywhere. What a
@@ -38,12 +38,12 @@ def hump(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / (steps - warm_up)))
 
 
-def inverse(step: int, steps: int) -> float:
+def inverse(step: float, steps: float) -> float:
     """Return (1 + 0.001 · step)^−0.75: the decay of CDAN's release, whatever the number of steps."""
     return float((1 + 0.001 * step) ** -0.75)
 
 
-SHAPES: dict[LrShape, Callable[[int, int], float]] = {
+SHAPES: dict[LrShape, Callable[[float, float], float]] = {
     "fixed": lambda step, steps: 1.0,
     "hump": hump,
     "inverse": inverse,
@@ -52,14 +52,18 @@ SHAPES: dict[LrShape, Callable[[int, int], float]] = {
 
 @dataclass(frozen=True)
 class LearningRate:
-    """lr = lr_initial · `scale` · the shape's factor, for every optimizer of a learner."""
+    """lr = lr_initial · `scale` · the shape's factor, for every optimizer of a learner.
+
+    The shape is that of a whole schedule, of which the stage covers `span`.
+    """
 
     scale: float = 1.0
     shape: LrShape = "fixed"
+    span: Span = WHOLE
 
     def set(self, learner: Learner, step: int, steps: int) -> None:
         """Set the rate of this step. It follows from the step's number alone, so none of it needs saving."""
-        factor = SHAPES[self.shape](step, steps)
+        factor = SHAPES[self.shape](*schedule_position(step, steps, self.span))
         for optimizer in learner.opts.values():
             for group in optimizer.param_groups:
                 group.setdefault("initial_lr", group["lr"])
@@ -90,7 +94,8 @@ class Stage:
 
     def at(self, step: int) -> Progress:
         """Return the position of a step."""
-        return Progress(self.round, step // self.steps_per_epoch, self.epochs, step, self.steps)
+        epoch = step // self.steps_per_epoch
+        return Progress(self.round, epoch, self.epochs, step, self.steps, self.rate.span)
 
 
 class Clock:

@@ -21,7 +21,7 @@ from ..data.hidden import Problem
 from ..data.map_cache import MapFile, Maps, StoredViews
 from ..data.sets import ImageTable, Pixels, Rows, content_digests
 from ..data.streams import Pipeline
-from ..data.views import randomized_view, view_seeds
+from ..data.views import PHOTO, RECIPES, UNMIRRORED, Recipe, randomized_view, view_seeds
 from ..devices import onto
 from ..errors import Stopped
 from ..machine import Machine
@@ -46,7 +46,7 @@ class TrunkEncoder:
     size: int
     device: torch.device
     precision: str
-    mirror: bool  # whether views may mirror images
+    recipe: Recipe = PHOTO  # of randomized views
 
     @property
     def identity(self) -> str:
@@ -79,7 +79,7 @@ class TrunkEncoder:
         if view == 0:
             return to_float(x)
         seeds = view_seeds(content_digests(images), view)
-        parts = [randomized_view(x[i : i + 1], view, seeds[i : i + 1], mirror=self.mirror) for i in range(len(x))]
+        parts = [randomized_view(x[i : i + 1], view, seeds[i : i + 1], self.recipe) for i in range(len(x))]
         return torch.cat(parts).contiguous(memory_format=torch.channels_last)
 
     def _encode(self, x: Tensor) -> Maps:
@@ -97,7 +97,7 @@ class TrunkOptions:
     size: int
     num_views: int
     precision: str
-    mirror: bool
+    recipe: Recipe
     trained: Sequence[ImageTable] = ()  # images whose views are needed too
     scored: Sequence[ImageTable] = ()  # images of which only the plain ones are needed
     events: Events | None = None
@@ -146,7 +146,7 @@ class Pipelines:
         """Return the stored maps of a frozen backbone; compute none yet."""
         options = self.options
         assert options is not None
-        encoder = TrunkEncoder(backbone, options.size, self.images.device, options.precision, options.mirror)
+        encoder = TrunkEncoder(backbone, options.size, self.images.device, options.precision, options.recipe)
         identity = encoder.identity
         if identity not in self.stored:
             files = MapFiles(options.folder, encoder, identity)
@@ -201,7 +201,7 @@ class MapFiles:
         """Return the file of these images and this view."""
         key = (id(pixels), view)
         if key not in self.opened:
-            recipe = f"{view} {self.encoder.mirror}" if view else "plain"
+            recipe = view_name(view, self.encoder.recipe)
             name = hashlib.sha256(f"{self.identity} {recipe} {pixels_key(pixels)}".encode()).hexdigest()[:24]
             compute = partial(self.encoder, pixels, view)
             count = int(pixels.shape[0])
@@ -212,6 +212,14 @@ class MapFiles:
     def _shape(self) -> tuple[int, int, int]:
         known = next(iter(self.opened.values()), None)
         return known[1].shape[1:] if known else self.encoder.shape
+
+
+def view_name(view: int, recipe: Recipe) -> str:
+    """Return what tells stored views apart: their index and recipe."""
+    if view == 0:
+        return "plain"
+    is_known = recipe in (PHOTO, UNMIRRORED)  # named before there were others
+    return f"{view} {recipe.mirror}" if is_known else f"{view} {recipe}"
 
 
 def pixels_key(pixels: Pixels) -> str:
@@ -251,8 +259,8 @@ def open_pipelines(
     """Return the pipelines of a run."""
     trained, scored = tables_of(problem, config)
     precision = "bf16" if config.inference == "bf16" else "fp32"
-    is_photo = config.augment == "photo"
+    recipe = RECIPES[config.augment]
     options = TrunkOptions(
-        cache / "maps", config.size, config.views, precision, is_photo, trained, scored, events, must_stop
+        cache / "maps", config.size, config.views, precision, recipe, trained, scored, events, must_stop
     )
     return Pipelines(image_pipeline(config, len(problem.task.classes), machine), options)

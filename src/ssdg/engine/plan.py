@@ -60,7 +60,7 @@ class Planner:
         """Return labels of the right shape."""
         n = len(request.pool)
         y = np.zeros(n, np.int64)
-        return PseudoLabels(y, np.ones(n, np.bool_), np.ones(n, np.float32), y[None])
+        return PseudoLabels(y, np.ones(n, np.bool_), np.ones(n, np.float32), y[None], np.ones((n, 1), np.float16))
 
 
 def plan(config: RunConfig, task: Task) -> list[PlannedStage]:

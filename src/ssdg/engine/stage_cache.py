@@ -18,7 +18,7 @@ from ..data.sets import ImageTable, digest_of
 from ..data.streams import Pipeline
 from ..files import atomic_path, locked
 from ..machine import Machine
-from ..methods.api import Learner, StageRequest
+from ..methods.api import WHOLE, Learner, StageRequest
 from ..models.frozen import HeldMode
 from ..schema import StageMeta
 from .checkpoint import state_tensors
@@ -45,6 +45,8 @@ def stage_identity(
         "images": [pipeline.kind, pipeline.num_classes, pipeline.world, *stored, *held],
         "machine": [machine.device.type, machine.precision, torch.get_num_threads(), torch.__version__],
     }
+    if stage.rate.span != WHOLE:
+        facts["span"] = stage.rate.span
     if scored and pipeline.inference != "fp32":
         facts["inference"] = pipeline.inference
     return digest_of(json.dumps(facts, sort_keys=True), request.inputs.fingerprint, start_digest(learner), scored)

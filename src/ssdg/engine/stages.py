@@ -93,9 +93,9 @@ class StageTrainer:
         return labels
 
     def _label_logits(self, request: LabelRequest) -> torch.Tensor:
-        """Return the logits that a rule decides on; with all stored views, they count as further networks."""
+        """Return the logits that a rule decides on; randomized views count as further networks."""
         pipeline = self.pipelines.of(request.learner)
-        num_views = pipeline.stored.num_views if pipeline.stored is not None and request.views else 0
+        num_views = min(request.views, pipeline.num_views)
         images = request.pool.images
         return torch.cat([all_logits(request.learner, images, pipeline, view) for view in range(num_views + 1)])
 
@@ -140,7 +140,7 @@ class StageTrainer:
             seed=derive_seed(self.seed, request.round, request.key),
             images_per_step=images_per_step(request.inputs, settings.batch),
             path=stage_path(self.folder, request),
-            rate=LearningRate(request.lr_scale, settings.lr_shape),
+            rate=LearningRate(request.lr_scale, settings.lr_shape, request.span),
         )
 
     def _start(self, stage: Stage, request: StageRequest) -> StageMeta:
@@ -227,20 +227,24 @@ def make_audit(request: LabelRequest, labels: PseudoLabels, problem: Problem, st
 def apply_rule(logits: torch.Tensor, rule: Rule) -> PseudoLabels:
     """Turn (networks, n, K) logits into labels."""
     y, keep = rule(logits)
-    confidence = mean_probs(logits).gather(1, y[:, None]).squeeze(1)
-    return PseudoLabels(y.numpy(), keep.numpy(), confidence.numpy(), logits.argmax(-1).numpy())
+    probs = mean_probs(logits)
+    confidence = probs.gather(1, y[:, None]).squeeze(1)
+    votes = logits.argmax(-1)
+    return PseudoLabels(y.numpy(), keep.numpy(), confidence.numpy(), votes.numpy(), probs.half().numpy())
 
 
 def save_labels(path: Path, labels: PseudoLabels) -> None:
     """Write labels as a plain .npz, atomically."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, y=labels.y, keep=labels.keep, confidence=labels.confidence, votes=labels.votes)
+        arrays = {name: value for name, value in vars(labels).items() if value is not None}
+        np.savez(file, **arrays)
 
 
 def load_labels(path: Path, count: int) -> PseudoLabels:
     """Read what `save_labels` wrote; nothing in it is executed."""
     with np.load(path, allow_pickle=False) as file:
-        labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"])
+        probs = file.get("probs")
+        labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"], probs)
     if len(labels.y) != count:
         raise UserError(f"{path} labels {len(labels.y)} images where the pool has {count}; delete the run folder")
     return labels

@@ -36,7 +36,16 @@ Need = Literal["unlabeled", "balanced", "second", "strong", "pixels"]
 VIEWS: tuple[View, ...] = ("second", "strong")
 MakeBackbone = Callable[[], Backbone]
 LrShape = Literal["fixed", "hump", "inverse"]
+Span = tuple[float, float]  # start and end of a stage within the learning-rate schedule that it is part of
+WHOLE: Span = (0.0, 1.0)
 Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> class (n,), keep (n,)
+
+
+def schedule_position(step: int, steps: int, span: Span) -> tuple[float, float]:
+    """Return the step and the number of steps of the whole schedule of which a stage of `steps` steps is a part."""
+    start, end = span
+    total = steps / (end - start)
+    return start * total + step, total
 
 
 def reject_bool(value: Any) -> Any:
@@ -136,11 +145,17 @@ class Progress:
     epochs: int
     step: int
     steps: int
+    span: Span = WHOLE
 
     @property
     def fraction(self) -> float:
         """The share of the stage's steps that are done: [0, 1)."""
         return self.step / self.steps
+
+    @property
+    def schedule_step(self) -> float:
+        """The position within the schedule that the stage is part of, in steps."""
+        return schedule_position(self.step, self.steps, self.span)[0]
 
 
 class Learner(Protocol):
@@ -174,6 +189,7 @@ class StageRequest:
     product: bool = False  # the learner is shipped in the end: the engine evaluates it after every epoch
     title: str = ""  # for people, e.g. "labeler of sketch"; empty: the key
     group: str = ""  # common title of sibling stages, e.g. "labelers"
+    span: Span = WHOLE  # the part of the learning-rate schedule that the stage covers
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +203,7 @@ class LabelRequest:
     round: int
     kind: LabelKind = "pseudo-labels"
     title: str = ""  # for people, e.g. "clean set (EID)"; empty: the key
-    views: bool = False  # label by the stored views of a frozen trunk too, as if they were further networks
+    views: int = 0  # randomized views by which images are labeled too, as if they were further networks
 
 
 class StageRunner(Protocol):
@@ -220,6 +236,7 @@ class Trainer:
         product: bool = False,
         title: str = "",
         group: str = "",
+        span: Span = WHOLE,
     ) -> None:
         """Train `learner` on `inputs` for `settings.epochs`.
 
@@ -244,9 +261,11 @@ class Trainer:
             Name of the stage in reports, such as "labeler of sketch".
         group
             Common title of sibling stages, such as "labelers": reports draw their losses in one figure.
+        span
+            Start and end of the stage within its learning-rate schedule, for several stages that share one.
         """
         self._runner.run_stage(
-            StageRequest(key, learner, inputs, settings, round, lr_scale, product, title or key, group)
+            StageRequest(key, learner, inputs, settings, round, lr_scale, product, title or key, group, span)
         )
 
     def label(
@@ -259,7 +278,7 @@ class Trainer:
         round: int,
         kind: LabelKind = "pseudo-labels",
         title: str = "",
-        views: bool = False,
+        views: int = 0,
     ) -> PseudoLabels:
         """Let `learner` label the images of `pool`.
 
@@ -280,12 +299,13 @@ class Trainer:
         title
             Name of the labeling in reports, such as "clean set (EID)".
         views
-            With a frozen trunk, pass the logits of every stored view to `rule` too: (views · networks, n, K).
+            Pass the logits of this many randomized views to `rule` too: (views · networks, n, K). A frozen trunk
+            has as many as are stored, and images have none unless `augment` has randomized views.
 
         Returns
         -------
         PseudoLabels
-            Class, mask, confidence and the votes of each network, in the order of `pool`.
+            Class, mask, confidence, probabilities and the votes of each network, in the order of `pool`.
         """
         return self._runner.run_labeling(LabelRequest(key, learner, pool, rule, round, kind, title or key, views))
 
@@ -451,14 +471,18 @@ def find_method(name: str, family: Family | None = None) -> Method:
     return METHODS[name]
 
 
-def find_labeler(name: str) -> Method:
-    """Return the method of this name if it can label unlabeled domains: domain adaptation, or a joint labeler."""
+def find_labeler(name: str, *, also: str | None = None) -> Method:
+    """Return the method of this name if it can label unlabeled domains: domain adaptation, or a joint labeler.
+
+    The error for an unknown name lists `also` as a choice.
+    """
     names = sorted(n for n, m in METHODS.items() if m.family == "DA" or m.joint_labeler is not None)
     if name not in names:
-        raise unknown("labeling method", name, names)
+        raise unknown("labeling method", name, sorted([*names, also] if also else names))
     return METHODS[name]
 
 
+ALL_VIEWS = 64  # as many views as can be stored
 # For preset `quick` of a method with new layers that no probe can start: they learn faster than the pretrained ones.
 NEW_LAYERS: dict[str, Any] = {"lr": 0.01, "trunk_rate": 0.1}
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ...data.sets import Inputs, Task
 from ..api import Build, Learner, Method, Trainer, find_labeler, register
+from .averaged import build_networks
 from .bridge import evolve, first_source
-from .dual import DualNetworks
 from .labeling import Labeling
-from .settings import FAST, QUICK, QUICK_DIGITS, RELEASE, RELEASE_CRAWL, EidSettings
+from .self_labeling import fit_self_labeled
+from .settings import FAST, QUICK, QUICK_DIGITS, RELEASE, RELEASE_CRAWL, SELF, EidSettings
 
 DUAL_TITLE = "two networks of DCG"
 
@@ -19,15 +20,17 @@ def fit(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner
     the end, so the last cycle skips it. Crawls with retained web-labels have no labeler: if all unlabeled domains are
     such crawls, a cycle is DCG alone.
     """
+    if cfg.apl == SELF:
+        return fit_self_labeled(task, trainer, build, cfg)
     adapts = task.setting == "uda"
     apl = Labeling(find_labeler(cfg.apl), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
     labelers = apl.build(task, build)
-    dual = build("dcg", DualNetworks, cfg)
+    dual = build("dcg", build_networks, cfg)
     source = first_source(task, cfg)
     for cycle in range(1, cfg.cycles + 1):
         if cfg.reinit and cycle > 1:
             labelers = apl.build(task, build, cycle=cycle)
-            dual = build(f"dcg/{cycle}", DualNetworks, cfg)
+            dual = build(f"dcg/{cycle}", build_networks, cfg)
         # APL
         pseudo, is_rejected = apl.pseudo_label(task, trainer, labelers, source, cycle=cycle, product=adapts)
         if adapts and cycle == cfg.cycles:
@@ -49,7 +52,7 @@ register(
         family="ours",
         paper="Lin et al., Semi-Supervised Domain Generalization with Evolving Intermediate Domain",
         summary="pseudo-label each unlabeled domain, calibrate with two networks, mix the clean part, repeat",
-        learner=DualNetworks,
+        learner=build_networks,
         settings=EidSettings,
         needs=("unlabeled",),
         presets={

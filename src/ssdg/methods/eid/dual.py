@@ -22,18 +22,9 @@ class DualNetworks:
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: EidSettings) -> None:
         self.settings = settings
-        self.networks = [self._build_network(make_backbone, sizes.num_classes) for _ in range(2)]
+        self.networks = [build_network(make_backbone, sizes.num_classes, settings) for _ in range(2)]
         self.nets = nn.ModuleDict({"first": self.networks[0], "second": self.networks[1]})
         self.opts = {"both": sgd(self.networks, settings)}
-
-    def _build_network(self, make_backbone: MakeBackbone, num_classes: int) -> nn.Module:
-        cfg, backbone = self.settings, make_backbone()
-        if cfg.style:
-            attach_style(
-                backbone,
-                lambda: StyleConfusor(cfg.style_alpha, cfg.style_probability, cfg.style_eps, cfg.style_detach),
-            )
-        return with_head(backbone, num_classes)
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
         """Update both networks (Algorithm 1, innermost loop) with the sum of their losses (Eq. allloss)."""
@@ -64,6 +55,17 @@ class DualNetworks:
     def logits(self, x: Tensor) -> Tensor:
         """Return (2, B, classes)."""
         return stack(run_concurrently(self.networks, x))
+
+
+def build_network(make_backbone: MakeBackbone, num_classes: int, cfg: EidSettings) -> nn.Module:
+    """Return a classifier that confuses styles in training, if the settings say so."""
+    backbone = make_backbone()
+    if cfg.style:
+        attach_style(
+            backbone,
+            lambda: StyleConfusor(cfg.style_alpha, cfg.style_probability, cfg.style_eps, cfg.style_detach),
+        )
+    return with_head(backbone, num_classes)
 
 
 def total(terms: Iterable[Tensor]) -> Tensor:

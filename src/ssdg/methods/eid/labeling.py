@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...data.sets import LabeledSet, MixedSet, Task, concat_labeled
+from ...data.sets import LabeledSet, MixedSet, PseudoLabels, Task, UnlabeledSet, concat_labeled
 from ...errors import UserError
-from ..api import Build, Learner, Method, Settings, Trainer, argmax_rule
+from ..api import ALL_VIEWS, Build, Learner, Method, Settings, Trainer, argmax_rule
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,44 @@ class Labeling:
         A crawl keeps its web-labels where they are retained and, where they are refined, in the first cycle. Images
         that an open-set labeler rejects are left out; the second result marks them in the order of `task.pool`.
         """
+        has_web_labels = {name for name in task.web if cycle == 1 or task.web_label == "retained"}
+        pools = {name: pool for name, pool in task.unlabeled.items() if name not in has_web_labels}
+        labels = self.label(pools, trainer, labelers, source, cycle=cycle, product=product)
         labeled, rejected = [], []
+        for name, pool in task.unlabeled.items():
+            is_labeled = name in labels
+            labeled.append(pool.labeled_by(labels[name]) if is_labeled else pool.labeled_as(task.web[name]))
+            rejected.append(~labels[name].keep if is_labeled else np.zeros(len(pool), np.bool_))
+        pseudo = concat_labeled(labeled)
+        if not len(pseudo):
+            raise UserError(
+                f"{self.method.name} rejected every unlabeled image in cycle {cycle}; "
+                "lower its weight with labeler.weight, or use apl=mcd, which rejects none"
+            )
+        return pseudo, np.concatenate(rejected)
+
+    def label(
+        self,
+        pools: Mapping[str, UnlabeledSet],
+        trainer: Trainer,
+        labelers: Mapping[str, Learner],
+        source: LabeledSet | MixedSet,
+        *,
+        cycle: int = 1,
+        product: bool = False,
+        key: str = "apl",
+    ) -> dict[str, PseudoLabels]:
+        """Train the labelers and return the labels of every pool; `key` begins the name of each labeling."""
         joint = self.method.joint_labeler
-        pools = {name: task.unlabeled[name] for name in labelers if not (name in task.web and cycle == 1)}
         if joint is not None and pools:
             learner, both = next(iter(labelers.values())), joined(source)
             joint(learner, both, pools, trainer, self.settings, cycle=cycle, product=product)
-        for name, pool in task.unlabeled.items():
-            if name in task.web and (cycle == 1 or task.web_label == "retained"):
-                labeled.append(pool.labeled_as(task.web[name]))
-                rejected.append(np.zeros(len(pool), np.bool_))
-                continue
-            key, labeler = f"apl/{name}", labelers[name]
+        labels = {}
+        for name, pool in pools.items():
+            labeler = labelers[name]
             if joint is None:
                 trainer.train(
-                    key,
+                    f"{key}/{name}",
                     labeler,
                     self.method.inputs(source, pool, self.settings),
                     self.settings,
@@ -80,18 +103,10 @@ class Labeling:
                 )
             is_open = hasattr(labeler, "open_logits")
             voter, rule = (Rejecting(labeler), known_rule) if is_open else (labeler, argmax_rule)
-            labels = trainer.label(
-                key, voter, pool, rule, round=cycle, title="labelers (APL)", views=joint is not None
-            )
-            labeled.append(pool.labeled_by(labels))
-            rejected.append(~labels.keep)
-        pseudo = concat_labeled(labeled)
-        if not len(pseudo):
-            raise UserError(
-                f"{self.method.name} rejected every unlabeled image in cycle {cycle}; "
-                "lower its weight with labeler.weight, or use apl=mcd, which rejects none"
-            )
-        return pseudo, np.concatenate(rejected)
+            views = 0 if joint is None else ALL_VIEWS
+            title = "labelers (APL)"
+            labels[name] = trainer.label(f"{key}/{name}", voter, pool, rule, round=cycle, title=title, views=views)
+        return labels
 
 
 def joined(source: LabeledSet | MixedSet) -> LabeledSet:

@@ -9,7 +9,9 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from ...data.sets import Mix
 from ...losses.selection import Choice, clean_rate
-from ..api import Method, Settings, find_labeler
+from ..api import Method, Settings, Span, find_labeler
+
+SELF = "self"  # of `apl` and `first_labels`: the run's own networks
 
 
 class DcgSettings(Settings):
@@ -32,6 +34,10 @@ class DcgSettings(Settings):
     # of the release's sqrt(var + 1e-6) and keeps networks without batch norm finite.
     style_eps: float = Field(1e-3, gt=0, description="added to sigma before division")
     style_detach: bool = Field(False, description="treat style statistics as constants in the gradient")
+    networks: int = Field(2, ge=1, le=2, description="with apl=self, the number of networks")
+    average_decay: float = Field(
+        0.99, ge=0, lt=1, description="with apl=self, decay of the averaged weights per step"
+    )
 
     def rate(self, epoch: int, epochs: int) -> float:
         """Return r(t), the share of a batch that small-loss sampling selects in an epoch (from 0) of a stage."""
@@ -51,12 +57,33 @@ class EidSettings(DcgSettings):
         False, description="reinitialize all networks in each cycle instead of continuing to train them"
     )
     # APL
-    apl: str = Field("mcd", description="method that labels the unlabeled domains: a DA method or self-training")
+    apl: str = Field(
+        "mcd",
+        description="what labels the unlabeled domains: a DA method, self-training, or self (the averaged networks "
+        "of the run, see docs/self-labels.md)",
+    )
     apl_backbone: str | None = Field(
         None, description="backbone of the labelers, may be deeper than DCG's; empty: the run's"
     )
     apl_weights: str | None = Field(None, description="initial weights of apl_backbone; empty: the run's")
-    labeler: Any = Field(default_factory=dict, validate_default=True, description="settings of the method in apl")
+    first_labels: str = Field(
+        SELF, description="with apl=self, the method of the first labels: self, self-training or a DA method"
+    )
+    labeler: Any = Field(
+        default_factory=dict, validate_default=True, description="settings of the method in apl or first_labels"
+    )
+    # APL by the run's own networks, apl=self
+    start_epochs: int = Field(
+        0, ge=0, description="with apl=self, epochs on the labeled domain before the first cycle"
+    )
+    first_share: float = Field(
+        0.3, gt=0, le=1, description="with apl=self, pseudo-labels used in the first cycle, of a class's fair share"
+    )
+    last_share: float = Field(0.9, gt=0, le=1, description="the same in the last cycle; cycles between interpolate")
+    memory: float = Field(0.5, ge=0, lt=1, description="with apl=self, weight of the probabilities of earlier cycles")
+    label_views: int = Field(
+        0, ge=0, le=64, description="with apl=self, randomized views by which images are labeled"
+    )
     # Data of DCG
     union: bool = Field(False, description="draw labeled and pseudo-labeled images from one shuffled stream")
     # EID
@@ -75,8 +102,10 @@ class EidSettings(DcgSettings):
 
     @classmethod
     def nested_methods(cls, values: Mapping[str, Any]) -> dict[str, Method]:
-        """Return the method that `apl` names; `labeler` holds its settings."""
-        return {"labeler": find_labeler(str(values.get("apl", cls.model_fields["apl"].default)))}
+        """Return the method that `apl` or `first_labels` names; `labeler` holds its settings."""
+        names = [str(values.get(key, cls.model_fields[key].default)) for key in ("apl", "first_labels")]
+        name = names[1] if names[0] == SELF else names[0]
+        return {} if name == SELF else {"labeler": find_labeler(name)}
 
     def extra_backbones(self) -> dict[str, tuple[str, str | None]]:
         """Return the backbone of the labelers if it is not the run's."""
@@ -88,21 +117,40 @@ class EidSettings(DcgSettings):
         return settings.model_copy(update={"cycles": min(2, self.cycles)})
 
     @property
+    def start(self) -> DcgSettings:
+        """The settings of training on the labeled domain before the first cycle of `apl=self`."""
+        return self.dcg.model_copy(update={"epochs": self.start_epochs})
+
+    def spans(self) -> list[Span]:
+        """Return the parts of one learning-rate schedule that the start and every cycle of `apl=self` cover."""
+        epochs = [self.start_epochs, *[self.epochs] * self.cycles]
+        ends = [sum(epochs[: i + 1]) / sum(epochs) for i in range(len(epochs))]
+        return list(zip([0.0, *ends], ends, strict=False))
+
+    def share(self, cycle: int) -> float:
+        """Return the share of pseudo-labels in a cycle of `apl=self`, from 1: linear from the first to the last."""
+        position = (cycle - 1) / max(1, self.cycles - 1)
+        return self.first_share + (self.last_share - self.first_share) * position
+
+    @property
     def dcg(self) -> DcgSettings:
         """The settings of DCG alone, so that stages of runs that differ only in other settings can be shared."""
         return DcgSettings.model_validate({name: getattr(self, name) for name in DcgSettings.model_fields})
 
-    @field_validator("apl")
+    @field_validator("apl", "first_labels")
     @classmethod
-    def _require_adaptation(cls, name: str) -> str:
-        return find_labeler(name).name
+    def _require_labeler(cls, name: str) -> str:
+        return SELF if name == SELF else find_labeler(name, also=SELF).name
 
     @field_validator("labeler", mode="before")
     @classmethod
     def _validate_labeler(cls, value: Any, info: ValidationInfo) -> Any:
-        if "apl" not in info.data or not isinstance(value, dict):
+        if not {"apl", "first_labels"} <= info.data.keys() or not isinstance(value, dict):
             return value
-        return find_labeler(info.data["apl"]).settings.model_validate(value)
+        nested = cls.nested_methods(info.data)
+        if value and not nested:
+            raise ValueError("with apl=self the networks label themselves and there is no labeler to set")
+        return nested["labeler"].settings.model_validate(value) if nested else value
 
 
 # Two cycles of four epochs, 8 in total instead of the paper's 45; labelers have their own presets.

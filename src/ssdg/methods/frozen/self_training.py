@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...data.sets import LabeledSet, Task, UnlabeledSet, concat_labeled
 from ...losses.selection import fair_share_mask
-from ..api import Build, Learner, Method, Trainer, register
+from ..api import ALL_VIEWS, Build, Learner, Method, Trainer, register
 from .probe import PRESETS, Probe, ProbeSettings, whole_inputs
 
 
@@ -74,7 +74,7 @@ def train_rounds(
         selected = []
         for name, pool in pools.items():
             key = f"probe/{name}{part}"
-            labels = trainer.label(key, probe, pool, FairShare(rate), round=round, title=title, views=True)
+            labels = trainer.label(key, probe, pool, FairShare(rate), round=round, title=title, views=ALL_VIEWS)
             selected.append(pool.labeled_by(labels))
         joined = concat_labeled([source, *selected])
 

@@ -1,0 +1,93 @@
+"""The cycle with `apl=self`: the averaged networks of the run label the unlabeled domains themselves.
+
+Not in the paper, whose labelers are trained by adversarial adaptation. There is one set of networks and one
+learning-rate schedule over all cycles. Every cycle labels each domain anew, remembers what earlier cycles predicted,
+and lets a growing share of the most confident images of every class and domain into training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...data.sets import Inputs, LabeledSet, PseudoLabels, Task, concat_labeled
+from ...losses.selection import fair_share_mask
+from ..api import Build, Learner, Span, Trainer, find_labeler
+from .averaged import build_networks
+from .labeling import Labeling
+from .settings import SELF, EidSettings
+
+TITLE = "networks of DCG"
+Probs = NDArray[np.float32]  # (n, K)
+
+
+@dataclass(frozen=True)
+class RememberingShare:
+    """A rule that selects the most confident images of every predicted class, at most `rate` of a fair share.
+
+    It averages the probabilities over networks and views, and these with `remembered` ones of earlier cycles.
+    """
+
+    rate: float
+    memory: float
+    remembered: Probs | None = None
+
+    def __call__(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the class of highest probability, and the selection."""
+        probs = torch.from_numpy(self.update(logits.softmax(-1).mean(0).numpy()))
+        return probs.argmax(-1), fair_share_mask(probs, self.rate)
+
+    def update(self, probs: Probs) -> Probs:
+        """Return the probabilities that the next cycle remembers."""
+        if self.remembered is None:
+            return probs
+        return self.memory * self.remembered + (1 - self.memory) * probs
+
+
+def fit_self_labeled(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> Learner:
+    """Train on the labeled domain, then in cycles on what the networks' averages label with confidence."""
+    networks = build("dcg", build_networks, cfg)
+    start, *spans = cfg.spans()
+    if cfg.start_epochs:
+        trainer.train("start", networks, Inputs(task.labeled), cfg.start, span=start, title="labeled domain")
+    remembered = first_probs(task, trainer, build, cfg)
+    for cycle, span in enumerate(spans, start=1):
+        selected = [task.labeled]
+        for name, pool in task.unlabeled.items():
+            rule = RememberingShare(cfg.share(cycle), cfg.memory, remembered.get(name))
+            labels = trainer.label(
+                f"apl/{name}", networks, pool, rule, round=cycle, title="self-labels (APL)", views=cfg.label_views
+            )
+            remembered[name] = rule.update(probs_of(labels))
+            selected.append(pool.labeled_by(labels))
+        train_cycle(networks, concat_labeled(selected), trainer, cfg, cycle=cycle, span=span)
+    return networks
+
+
+def train_cycle(
+    networks: Learner, joined: LabeledSet, trainer: Trainer, cfg: EidSettings, *, cycle: int, span: Span
+) -> None:
+    """Train on equally many images of every domain."""
+    inputs = Inputs(joined, balanced=True)
+    trainer.train("dcg", networks, inputs, cfg.dcg, round=cycle, span=span, product=True, title=TITLE)
+
+
+def first_probs(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> dict[str, Probs]:
+    """Return what the method in `first_labels` predicts for every domain; empty if the networks begin themselves."""
+    if cfg.first_labels == SELF:
+        return {}
+    labeling = Labeling(find_labeler(cfg.first_labels), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
+    labelers = labeling.build(task, build)
+    pools = {name: task.unlabeled[name] for name in labelers}
+    labels = labeling.label(pools, trainer, labelers, task.labeled, key="first")
+    return {name: probs_of(first)[:, : len(task.classes)] for name, first in labels.items()}
+
+
+def probs_of(labels: PseudoLabels) -> Probs:
+    """Return the class probabilities of a labeling."""
+    assert labels.probs is not None
+    return labels.probs.astype(np.float32)
