@@ -21,6 +21,7 @@ from .methods.api import Method, Settings, reject_bool
 Flat = dict[str, Any]  # settings of the run and the method side by side, as a YAML file has them
 
 PRESETS: dict[str, str] = {
+    "best": "the strongest recipe for minutes of a CPU: randomized views, self-labels, and pretrained features",
     "paper": "exactly the paper's text and values",
     "release": "the choices of the authors' release where it differs, except for its label leak",
     "fast": "the paper's networks with at most a fifth of its forward passes: short stages, warm-up and decay",
@@ -43,6 +44,11 @@ QUICK: dict[DataKind, Flat] = {
 # What `quick` adds if photos meet a pretrained EfficientNet-Lite: training all of it in so few steps destroys its
 # features. Heads start from a probe, so they need no higher rate than the layers behind stage 5.
 QUICK_TAIL: Flat = {"freeze": "stage5", "head": "probe", "lr": 0.001, "lr_shape": "hump"}
+# What `best` changes on top of `quick`, for every method: the same views, trunk and schedule.
+BEST: dict[DataKind, Flat] = {
+    "none": {"augment": "character-views", "lr_shape": "hump", "epochs": 48},
+    "photo": {"augment": "photo-views", "size": 192, "batch": 64, "epochs": 8},
+}
 
 
 class RunConfig(BaseModel):
@@ -51,7 +57,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = "eid"
-    preset: Literal["paper", "release", "fast", "quick"] = "paper"
+    preset: Literal["best", "paper", "release", "fast", "quick"] = "paper"
     seed: int = Field(0, ge=0, description="seed of all randomness")
     data: str | None = Field(
         None, description="a benchmark's folder or zip, 'digits', 'web-digits'; empty for custom folders"
@@ -214,17 +220,22 @@ def strip_folders(values: Flat, path_fields: tuple[str, ...] = ()) -> Flat:
     return {**values, **short}
 
 
-def resolve(values: Flat, *, kind: DataKind, size: int, has_crawl: bool = False) -> RunConfig:
-    """Apply defaults, then the preset, then `values`. `kind`, `size` and `has_crawl` describe the data."""
+def resolve(
+    values: Flat, *, kind: DataKind, size: int, has_crawl: bool = False, side: int | None = None
+) -> RunConfig:
+    """Apply defaults, then the preset, then `values`. `kind`, `size`, `has_crawl` and `side` describe the data.
+
+    `size` is the benchmark's image size, `side` that of the stored images in pixels, if it is known.
+    """
     method = find_method(str(values.get("method", "eid")))
     preset = str(values.get("preset", "paper"))
     if preset not in PRESETS:
         raise unknown("preset", preset, list(PRESETS))
     for key in values:
         check_key(key, values, method)
-    common, sections = {"fast": FAST, "quick": QUICK[kind]}.get(preset, {}), [preset, f"{preset} {kind}"]
-    if preset == "quick" and keeps_features({**common, **values}, method):
-        common, sections = {**common, **QUICK_TAIL}, [*sections, "quick tail"]
+    common, sections = preset_parts(preset, kind, values, method)
+    if preset == "best" and side is not None:
+        common = {**common, "size": best_size(side)}
     resolved: Flat = {"augment": kind, "size": size}
     nested = nested_methods(method, sections, values)
     resolved = merge(resolved, _spread(common, nested))
@@ -239,6 +250,28 @@ def resolve(values: Flat, *, kind: DataKind, size: int, has_crawl: bool = False)
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
     return _validate(with_frozen_defaults(merge(resolved, values), method), method)
+
+
+def best_size(side: int) -> int:
+    """Return the image size of preset `best` for photographs: that of the images, at most 192 px, in steps of 32."""
+    return min(192, max(64, 32 * round(side / 32)))
+
+
+def preset_parts(preset: str, kind: DataKind, values: Flat, method: Method) -> tuple[Flat, list[str]]:
+    """Return what a preset sets for every method, and the names of what each method sets for it, in order.
+
+    `best` builds on `quick`.
+    """
+    base = "quick" if preset == "best" else preset
+    common: Flat = {"fast": FAST, "quick": QUICK[kind]}.get(base, {})
+    sections = [base, f"{base} {kind}"]
+    if base == "quick" and keeps_features({**common, **values}, method):
+        common, sections = {**common, **QUICK_TAIL}, [*sections, "quick tail"]
+    if preset == "best":
+        common = {**common, **BEST[kind]}
+        is_random = {**common, **values}["weights"] == "none"
+        sections = [*sections, "best", "best random" if is_random else "best pretrained"]
+    return common, sections
 
 
 def nested_methods(method: Method, sections: Iterable[str], values: Flat) -> Mapping[str, Method]:

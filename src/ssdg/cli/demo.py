@@ -105,7 +105,7 @@ def run_rows(demo: Demo, seeds: list[int], folder: Path, options: RunOptions) ->
     results: Results = {name: [] for name in demo.rows}
     for seed in seeds:
         for name, row in demo.rows.items():
-            config, problem, machine = prepare({**demo.task, **row, "seed": seed}, options, dry_run=False)
+            config, problem, machine = prepare({**demo.task, **row, "seed": seed}, options)
             path = run_folder(folder, name, seed)
             result = execute(config, problem, machine, path, options, stage_cache=folder / "shelf")
             results[name].append(Result.model_validate(result))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +38,7 @@ def train(
     target: str | None = None,
     method: str | None = None,
     preset: str | None = None,
+    minutes: float | None = None,
     setting: str | None = None,
     plugin: str | None = None,
     seed: int | None = None,
@@ -75,7 +76,9 @@ def train(
     method
         The method to train; `ssdg methods` lists them.  [default: eid]
     preset
-        paper, release, fast or quick.  [default: paper]
+        best, paper, release, fast or quick.  [default: best]
+    minutes
+        Choose steps and stored views so that the run takes about this long on this machine.
     setting
         ssdg: the target is unseen; uda: it is the unlabeled domain (domain adaptation).  [default: ssdg]
     plugin
@@ -103,11 +106,12 @@ def train(
     probe
         With pretrained weights, also score a linear classifier on their features, as a reference.
     """
-    options = RunOptions(device, threads, cache, save_seconds, tensorboard, wandb, profile, probe)
+    options = RunOptions(device, threads, cache, save_seconds, tensorboard, wandb, profile, probe, minutes)
     flags: dict[str, Any] = {"data": data, "labeled": labeled, "target": target, "web_label": web_label}
     flags |= {"method": method, "preset": preset, "discover_domains": discover_domains, "setting": setting}
     flags |= {"plugin": plugin, "seed": seed}
-    return start(collect_settings(words, unlabeled or [], web or [], flags), out, dry_run, options)
+    settings = collect_settings(words, unlabeled or [], web or [], flags)
+    return start({"preset": "best", **settings}, out, dry_run, options)
 
 
 def collect_settings(
@@ -180,6 +184,8 @@ class RunOptions:
     wandb: str | None = None
     profile: bool = False
     probe: bool = True
+    minutes: float | None = None  # that the settings in `chosen` fit
+    chosen: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the options for `run.json`, so that `ssdg resume` uses the same ones."""
@@ -208,9 +214,16 @@ def new_profile(device: str) -> Profile:
 
 def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
     """Train, or run all phases on a few images."""
-    config, problem, machine = prepare(settings, options, dry_run)
+    from ..engine.dry_run import shorten_run
+
+    config, problem, machine = prepare(settings, options)
+    folder = out or default_folder(config)
+    if options.minutes is not None:
+        config, problem = use_minutes(settings, config, problem, machine, folder, options)
+    if dry_run:
+        config, problem = shorten_run(config, problem)
     if not dry_run:
-        execute(config, problem, machine, out or default_folder(config), options)
+        execute(config, problem, machine, folder, options)
         return 0
     unlogged = replace(options, tensorboard=False, wandb=None)
     with TemporaryDirectory() as temporary:
@@ -220,11 +233,10 @@ def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, 
     return 0
 
 
-def prepare(settings: dict[str, Any], options: RunOptions, dry_run: bool) -> tuple[RunConfig, Problem, Machine]:
+def prepare(settings: dict[str, Any], options: RunOptions) -> tuple[RunConfig, Problem, Machine]:
     """Return the configuration, images and machine of a run."""
     import torch
 
-    from ..engine.dry_run import shorten_run
     from ..engine.setup import default_cache, open_run, with_full_paths
     from ..engine.sinks import check_sinks
     from ..machine import check_device, start_machine
@@ -236,9 +248,36 @@ def prepare(settings: dict[str, Any], options: RunOptions, dry_run: bool) -> tup
     settings = with_full_paths(settings)
     cache = Path(options.cache) if options.cache else default_cache()
     config, problem = open_run(settings, cache, device=options.device)
-    if dry_run:
-        config, problem = shorten_run(config, problem)
     return config, problem, start_machine(options.device, config.precision)
+
+
+def use_minutes(
+    settings: dict[str, Any],
+    config: RunConfig,
+    problem: Problem,
+    machine: Machine,
+    folder: Path,
+    options: RunOptions,
+) -> tuple[RunConfig, Problem]:
+    """Return the run with settings that fit `options.minutes`; a run that was started keeps those chosen then."""
+    from ..config import RUN_KEYS
+    from ..engine.budget import fit_minutes
+    from ..engine.run import read_run_file
+    from ..engine.setup import default_cache, open_run, with_full_paths
+
+    cache = Path(options.cache) if options.cache else default_cache()
+    if (folder / "run.json").exists():
+        run_file = read_run_file(folder)
+        chosen = run_file.options.get("chosen", {}) if run_file.options.get("minutes") == options.minutes else {}
+    else:
+        budget = fit_minutes(config, problem, machine, cache, options.minutes or 0)
+        chosen = budget.settings
+        if machine.is_main:
+            print(budget.note)
+    options.chosen.update(chosen)
+    if "method" in chosen:  # too little time for the method: its settings have no meaning
+        settings = {key: value for key, value in settings.items() if key in RUN_KEYS}
+    return open_run({**with_full_paths(settings), **chosen}, cache, device=options.device)
 
 
 def execute(

@@ -16,10 +16,11 @@ from ..data.catalog import UNKNOWN_DATASET
 from ..data.embedded.digits import digits_root
 from ..data.embedded.web_digits import web_digits_root
 from ..data.hidden import Problem
+from ..data.image_side import typical_side
 from ..data.problem import benchmark_problem, data_defaults, folder_problem, other_targets
 from ..data.roles import Roles, find_roles
 from ..data.sets import digest_of
-from ..data.sources.benchmark import Benchmark, read_benchmark
+from ..data.sources.benchmark import Benchmark, read_benchmark, read_class_folder
 from ..discovery.discover import check_discovery
 from ..errors import UserError
 from ..hub.download import download_imagenet_weights
@@ -29,6 +30,7 @@ from ..methods.plugins import load_plugin
 from ..models.backbones import build_backbone
 from ..models.frozen import check_boundary
 
+SMALL_SIDE = 40  # px: smaller images are taken for characters, and pretrained networks see little in them
 EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
 
 
@@ -126,8 +128,28 @@ def resolve_roles(settings: Flat, benchmark: Benchmark | None) -> tuple[RunConfi
     data: dict[str, Any] = {"kind": known.augment, "size": known.image_size}
     config = resolve(settings, **data)
     roles = roles_of(config, benchmark)
-    has_crawl = bool(roles.crawls if roles else config.web)
-    return resolve(settings, **data, has_crawl=True) if has_crawl else config, roles
+    if config.preset == "best" and known.augment == "photo":
+        data |= describe_images(config, benchmark, roles)
+    if roles.crawls if roles else config.web:
+        data["has_crawl"] = True
+    return resolve(settings, **data), roles
+
+
+def describe_images(config: RunConfig, benchmark: Benchmark | None, roles: Roles | None) -> dict[str, Any]:
+    """Return the kind and size of the labeled images for preset `best`, which adapts to them.
+
+    A folder that is missing, or has no readable image, is reported when all images are opened.
+    """
+    if benchmark is not None and roles is not None:
+        domain = benchmark[roles.sources[0]]
+    elif Path(config.labeled).exists():
+        domain = read_class_folder(Path(config.labeled), config.labeled)
+    else:
+        return {}
+    side = typical_side(domain.items)
+    if side is None:
+        return {}
+    return {"kind": "none", "size": 32} if side <= SMALL_SIDE else {"side": side}
 
 
 def roles_of(config: RunConfig, benchmark: Benchmark | None) -> Roles | None:

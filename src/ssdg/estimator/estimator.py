@@ -73,7 +73,7 @@ class SSDG:
         self,
         method: str = "eid",
         backbone: str | None = None,
-        preset: str = "quick",
+        preset: str = "best",
         *,
         weights: str | None = None,
         size: int | None = None,

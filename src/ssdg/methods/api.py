@@ -36,6 +36,7 @@ Need = Literal["unlabeled", "balanced", "second", "strong", "pixels"]
 VIEWS: tuple[View, ...] = ("second", "strong")
 MakeBackbone = Callable[[], Backbone]
 LrShape = Literal["fixed", "hump", "inverse"]
+MAX_EVALUATIONS = 8  # of a product, in runs of a given number of minutes
 Span = tuple[float, float]  # start and end of a stage within the learning-rate schedule that it is part of
 WHOLE: Span = (0.0, 1.0)
 Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> class (n,), keep (n,)
@@ -112,6 +113,25 @@ class Settings(BaseModel):
         for name, settings in self.nested().items():
             update[name] = settings.shortened(batch=batch, iterations=iterations)
         return self.model_copy(update=update)
+
+    def with_steps(self, steps: int) -> dict[str, Any] | None:
+        """Return the changes with which training takes about `steps` steps; None if the stages cannot be scaled."""
+        if self.nested():
+            return None
+        epochs = min(MAX_EVALUATIONS, steps)
+        return {"epochs": epochs, "iterations": max(1, round(steps / epochs))}
+
+    def fewest_steps(self) -> int:
+        """Return the number of steps below which training is not worth its time."""
+        return 20
+
+    def num_evaluations(self) -> int:
+        """Return how often the product is evaluated."""
+        return self.epochs
+
+    def num_labelings(self) -> int:
+        """Return how often the product labels every unlabeled image."""
+        return 0
 
     def schedules(self) -> dict[str, list[float]]:
         """Return quantities worth plotting that follow from the settings alone: one value per epoch of a stage."""

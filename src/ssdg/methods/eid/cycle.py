@@ -8,7 +8,18 @@ from .averaged import build_networks
 from .bridge import evolve, first_source
 from .labeling import Labeling
 from .self_labeling import fit_self_labeled
-from .settings import FAST, QUICK, QUICK_DIGITS, RELEASE, RELEASE_CRAWL, SELF, EidSettings
+from .settings import (
+    BEST,
+    BEST_PRETRAINED,
+    BEST_RANDOM,
+    FAST,
+    QUICK,
+    QUICK_DIGITS,
+    RELEASE,
+    RELEASE_CRAWL,
+    SELF,
+    EidSettings,
+)
 
 DUAL_TITLE = "two networks of DCG"
 
@@ -61,6 +72,9 @@ register(
             "fast": FAST,
             "quick": QUICK,
             "quick none": QUICK_DIGITS,
+            "best": BEST,
+            "best random": BEST_RANDOM,
+            "best pretrained": BEST_PRETRAINED,
         },
         algorithm=fit,
         uses_web_labels=True,

@@ -11,6 +11,8 @@ from ...data.sets import Mix
 from ...losses.selection import Choice, clean_rate
 from ..api import Method, Settings, Span, find_labeler
 
+START_SHARE = 0.4  # of the steps of a run of given minutes: training on the labeled domain alone
+MIN_CYCLE_STEPS = 20
 SELF = "self"  # of `apl` and `first_labels`: the run's own networks
 
 
@@ -116,6 +118,33 @@ class EidSettings(DcgSettings):
         settings = super().shortened(batch=batch, iterations=iterations)
         return settings.model_copy(update={"cycles": min(2, self.cycles)})
 
+    def with_steps(self, steps: int) -> dict[str, Any] | None:
+        """Return a start and cycles of about `steps` steps together, if the networks label themselves."""
+        if self.apl != SELF:
+            return None
+        start_steps = 0.0 if self.is_pretrained else START_SHARE * steps
+        cycles = min(self.cycles, max(1, int((steps - start_steps) / MIN_CYCLE_STEPS)))
+        iterations = max(1, round((steps - start_steps) / cycles))
+        start_epochs = max(1, round(start_steps / iterations)) if start_steps else 0
+        return {"cycles": cycles, "epochs": 1, "iterations": iterations, "start_epochs": start_epochs}
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether another method labels first, so that networks need no start of their own."""
+        return self.first_labels != SELF
+
+    def fewest_steps(self) -> int:
+        """Return the number of steps below which training is not worth its time."""
+        return MIN_CYCLE_STEPS if self.is_pretrained else 10 * MIN_CYCLE_STEPS
+
+    def num_evaluations(self) -> int:
+        """Return how often the product is evaluated."""
+        return self.cycles * self.epochs
+
+    def num_labelings(self) -> int:
+        """Return how often the product labels every unlabeled image, randomized views included."""
+        return self.cycles * (1 + self.label_views)
+
     @property
     def start(self) -> DcgSettings:
         """The settings of training on the labeled domain before the first cycle of `apl=self`."""
@@ -164,6 +193,26 @@ QUICK_DIGITS: dict[str, Any] = {
     "epochs": 4,
     "iterations": 27,
     "labeler": {"epochs": 3},
+}
+# One network that labels for itself. What the paper adds to it does not pay at this cost: docs/results/best.md.
+BEST: dict[str, Any] = {
+    "apl": SELF,
+    "warm_epochs": 0,
+    "networks": 1,
+    "dual": False,
+    "style": False,
+    "diversity": False,
+    "iterations": None,
+}
+# Random weights learn the labeled domain first; pretrained ones have features that a probe can label by.
+BEST_RANDOM: dict[str, Any] = {"lr": 0.03, "cycles": 8, "start_epochs": 20, "epochs": 3}
+BEST_PRETRAINED: dict[str, Any] = {
+    "first_labels": "self-training",
+    "cycles": 2,
+    "epochs": 4,
+    "first_share": 0.6,
+    "label_views": 1,
+    "average_decay": 0.95,
 }
 RELEASE: dict[str, Any] = {
     # The choices of the authors' release where it differs from the paper, except for its label leak.

@@ -1,0 +1,186 @@
+"""A run of a given number of minutes: measure the speed of this machine, then choose views and steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..config import Flat, RunConfig
+from ..data.hidden import Problem
+from ..data.sets import Inputs
+from ..data.streams import Pipeline
+from ..devices import evaluation_batch
+from ..errors import UserError
+from ..machine import Machine
+from ..methods import find_method
+from ..methods.api import LearnerRequest, Progress
+from ..models.backbones import backbones_of
+from .batches import make_stream
+from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines
+from .run import Builder
+from .scores import MAX_IMAGES
+
+MAX_MINUTES = 60 * 24 * 365
+NUM_TIMED = 5  # steps
+FIXED_SECONDS = 10.0  # thumbnails, the probe, the model and its card
+RESERVE = 0.1  # of the minutes: speeds vary
+MAP_SHARE = 0.5  # of the minutes that frozen layers may take at most
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds on this machine."""
+
+    step: float  # of training
+    image: float  # labeled or evaluated
+    map: float = 0.0  # of a frozen trunk, computed and stored
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run does besides its steps."""
+
+    trained: int  # images that it trains on
+    scored: int  # images on which it is evaluated after every epoch
+    unlabeled: int
+    num_trunks: int  # 0 without frozen layers; 2 if a labeler freezes another part than the product
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Settings that fit the minutes, and what to tell the user."""
+
+    settings: Flat
+    note: str
+
+
+def fit_minutes(config: RunConfig, problem: Problem, machine: Machine, cache: Path, minutes: float) -> Budget:
+    """Return the settings with which the run takes about `minutes`, most of it training."""
+    check_minutes(config, minutes)
+    speed = measure_speed(config, problem, machine, cache)
+    return choose_settings(config, work_of(config, problem), speed, minutes)
+
+
+def check_minutes(config: RunConfig, minutes: float) -> None:
+    """Raise an error if the minutes, or the method, cannot be scaled."""
+    if not 0 < minutes <= MAX_MINUTES:
+        raise UserError(f"--minutes {minutes:g} is not a time to train for; give a number above 0, such as 10")
+    if config.settings.with_steps(1000) is None:
+        raise UserError(
+            f"--minutes cannot scale the stages of method '{config.method}' with these settings; "
+            "use eid with apl=self (preset best) or a method with one stage, or give epochs= yourself"
+        )
+
+
+def choose_settings(config: RunConfig, work: Work, speed: Speed, minutes: float) -> Budget:
+    """Return views and steps that fit; without time for training, the classifier that needs least."""
+    seconds = 60 * minutes * (1 - RESERVE) - FIXED_SECONDS
+    views = fitting_views(config.views, work, speed, MAP_SHARE * 60 * minutes)
+    changes: Flat = {"views": views} if views != config.views else {}
+    seconds -= map_seconds(views, work, speed)
+    # Evaluation and labeling take a share of every step: the number of steps decides how often they happen.
+    num_steps = 0
+    for steps in step_choices(config.settings.fewest_steps(), seconds / speed.step):
+        settings = config.settings.model_copy(update=config.settings.with_steps(steps) or {})
+        extra = settings.num_evaluations() * work.scored + settings.num_labelings() * work.unlabeled
+        if steps * speed.step + extra * speed.image <= seconds:
+            num_steps = steps
+    if num_steps:
+        changes |= config.settings.with_steps(num_steps) or {}
+        total = 60 * minutes * (1 - RESERVE)
+        end = time.strftime("%H:%M", time.localtime(time.time() + total))
+        return Budget(
+            changes,
+            f"{minutes:g} minutes: {num_steps:,} steps of {speed.step:.2f} s"
+            + (f" after frozen layers of {views} views" if work.num_trunks else "")
+            + f"; expected end {end}",
+        )
+    if work.num_trunks:
+        smallest = {"method": "probe", "views": 0}
+        return Budget(smallest, f"{minutes:g} minutes are too few for one cycle here: training a probe instead")
+    few = max(1, int(seconds / speed.step))
+    plain: Flat = {"method": "source-only", "epochs": 1, "iterations": few}
+    return Budget(plain, f"{minutes:g} minutes are too few for one cycle here: training source-only for {few} steps")
+
+
+def step_choices(fewest: float, most: float) -> list[int]:
+    """Return numbers of steps to try, each a twentieth above the one before, up to `most`."""
+    choices, steps = [], float(fewest)
+    while steps <= most:
+        choices.append(int(steps))
+        steps *= 1.05
+    return choices
+
+
+def fitting_views(views: int, work: Work, speed: Speed, seconds: float) -> int:
+    """Return the largest number of views, at most `views`, whose maps are computed within `seconds`; at least 0."""
+    return max((v for v in range(views + 1) if map_seconds(v, work, speed) <= seconds), default=0)
+
+
+def map_seconds(views: int, work: Work, speed: Speed) -> float:
+    """Return the time to compute all maps of frozen trunks."""
+    return work.num_trunks * speed.map * (work.trained * (1 + views) + work.scored)
+
+
+def work_of(config: RunConfig, problem: Problem) -> Work:
+    """Count the images of a run."""
+    task = problem.task
+    unlabeled = sum(len(pool) for pool in task.unlabeled.values())
+    target = len(problem.target.images) if problem.target is not None else 0
+    held_out = len(problem.validation) if problem.validation is not None else 0
+    nested = type(config.settings).nested_methods(dict(config.settings))
+    frozen = {config.freeze, *(inner.freeze for inner in nested.values())} - {"none", None}
+    watched = min(MAX_IMAGES, unlabeled)
+    return Work(len(task.labeled) + unlabeled, target + held_out + watched, unlabeled, len(frozen))
+
+
+def measure_speed(config: RunConfig, problem: Problem, machine: Machine, cache: Path) -> Speed:
+    """Time a few steps, an evaluation and, with a frozen trunk, a few maps."""
+    method, task = find_method(config.method), problem.task
+    pipelines = open_pipelines(config, problem, machine, cache)
+    builder = Builder(config, len(task.classes), machine)
+    learner: Any = builder.make(LearnerRequest("speed", method.learner, config.settings))
+    pipeline, map_time = open_maps(learner, problem, pipelines)
+    pool = task.pool if "unlabeled" in method.needs and config.settings.num_labelings() == 0 else None
+    inputs = method.inputs(task.labeled, pool, config.settings) if pool is not None else Inputs(task.labeled)
+    batch = make_stream(inputs, config.settings.batch, 0, pipeline).draw(0)
+    learner.nets.train()
+    at = Progress(round=1, epoch=0, epochs=1, step=0, steps=NUM_TIMED)
+    step = median(seconds_of(lambda: learner.step(batch, at)) for _ in range(NUM_TIMED))
+    rows = np.arange(min(evaluation_batch(pipeline.device, config.size), len(task.labeled)))
+    learner.nets.eval()
+    with torch.inference_mode():
+        x = pipeline.plain(task.labeled.images, rows)
+        image = min(seconds_of(lambda: learner.logits(x)) for _ in range(2)) / len(rows)
+    return Speed(step, image, map_time)
+
+
+def open_maps(learner: Any, problem: Problem, pipelines: Pipelines) -> tuple[Pipeline, float]:
+    """Return the pipeline of a learner without filling its maps, and the seconds per map that has to be computed."""
+    trunks = [net for net in backbones_of(learner.nets) if getattr(net, "boundary", None) is not None]
+    if not trunks:
+        return pipelines.images, 0.0
+    stored = pipelines.open_trunk(trunks[0])
+    images = problem.task.labeled.images
+    rows = images.row[images.source == 0][:ENCODE_BATCH]
+    views = range(2 if stored.num_views else 1)
+    files = [stored.open_file(images.arrays[0], view) for view in views]
+    times = [seconds_of(partial(file.compute, rows)) / len(rows) for file in files for _ in range(2)]
+    return replace(pipelines.images, stored=stored), min(times[-2:])  # of a randomized view, if there is one
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """Return the time that a call takes, including what the accelerator still has to do for it."""
+    start = time.perf_counter()
+    call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
