@@ -198,7 +198,7 @@ PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists 
 # runs started before they existed can be resumed.
 LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
 LATER_DEFAULTS |= {"networks": 2, "average_decay": 0.99, "first_labels": "self", "start_epochs": 0}
-LATER_DEFAULTS |= {"first_share": 0.3, "last_share": 0.9, "memory": 0.5, "label_views": 0}
+LATER_DEFAULTS |= {"first_share": 0.3, "last_share": 0.9, "memory": 0.5, "label_views": 0, "trust": 0.0}
 LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random"}
 FROZEN_BOTTLENECK = 256  # bottleneck= of adaptation methods, if all layers are frozen: what is left to adapt
 

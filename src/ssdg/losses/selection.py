@@ -77,6 +77,39 @@ def fair_share_mask(probs: Tensor, rate: float) -> Tensor:
     return selected
 
 
+def view_agreement(logits: Tensor, num_networks: int = 1) -> float:
+    """Return how often the plain image and a randomized view get the same class, of (views · networks, n, K): [0, 1].
+
+    The first `num_networks` rows are of the plain image. Without further views, it is 1.
+    """
+    require_rows(logits[0], "view_agreement")
+    votes = logits.reshape(-1, num_networks, *logits.shape[1:]).softmax(-1).mean(1).argmax(-1)
+    return float((votes[1:] == votes[0]).double().mean()) if len(votes) > 1 else 1.0
+
+
+CONFIDENT_SHARE = 0.3  # of a class's fair share: predictions that keywords are compared with
+
+
+def weigh_keywords(probs: Tensor, keywords: Tensor, reliability: float) -> Tensor:
+    """Return P(class | image, keyword) ∝ p(class | image)^`reliability` · P(keyword | class): (n, K).
+
+    `probs` (n, K) are a network's, `keywords` (n,) the class that a search was for, -1 for none. A keyword k is right
+    with probability q_k, and otherwise stands for any other class: q_k is the share of the confident predictions for
+    its images that match it, with one match and one mismatch added.
+    """
+    require_rows(probs, "weigh_keywords")
+    num_classes = probs.shape[1]
+    is_confident, predicted = fair_share_mask(probs, CONFIDENT_SHARE), probs.argmax(-1)
+    posterior = probs.clamp_min(torch.finfo(probs.dtype).tiny).log() * reliability
+    for k in range(num_classes):
+        has_keyword = keywords == k
+        matches = predicted[has_keyword & is_confident] == k
+        quality = (float(matches.sum()) + 1) / (len(matches) + 2)
+        log_odds = math.log(quality) - math.log((1 - quality) / max(1, num_classes - 1))
+        posterior[has_keyword, k] += log_odds
+    return posterior.softmax(-1)
+
+
 def balanced_counts(sizes: list[int], rate: float) -> list[int]:
     """Return min(size, limit) for each group, with the lowest limit that selects at least `rate` of all samples."""
     required, limit = num_selected(sum(sizes), rate), 0

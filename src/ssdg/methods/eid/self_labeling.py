@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.sets import Inputs, LabeledSet, PseudoLabels, Task, concat_labeled
-from ...losses.selection import fair_share_mask
+from ...losses.selection import fair_share_mask, view_agreement, weigh_keywords
 from ..api import Build, Learner, Span, Trainer, find_labeler
 from .averaged import build_networks
 from .labeling import Labeling
@@ -27,19 +27,28 @@ Probs = NDArray[np.float32]  # (n, K)
 
 @dataclass(frozen=True)
 class RememberingShare:
-    """A rule that selects the most confident images of every predicted class, at most `rate` of a fair share.
+    """A rule that selects the most confident images of every predicted class, at most a share of a fair share.
 
-    It averages the probabilities over networks and views, and these with `remembered` ones of earlier cycles.
+    It averages the probabilities over networks and views, and these with `remembered` ones of earlier cycles. The
+    share is `rate` · agreement^`trust`: where randomized views change many predictions, fewer pseudo-labels are right
+    and fewer are used. `keywords` (n,) of a crawl, -1 for none, are weighed by how often they match confident
+    predictions.
     """
 
     rate: float
-    memory: float
+    memory: float = 0.5
+    trust: float = 0.0
     remembered: Probs | None = None
+    keywords: NDArray[np.int64] | None = None
+    num_networks: int = 1
 
     def __call__(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the class of highest probability, and the selection."""
+        """Return the class of highest probability, and the selection, for logits (views · networks, n, K)."""
         probs = torch.from_numpy(self.update(logits.softmax(-1).mean(0).numpy()))
-        return probs.argmax(-1), fair_share_mask(probs, self.rate)
+        agreement = view_agreement(logits, self.num_networks)
+        if self.keywords is not None:
+            probs = weigh_keywords(probs, torch.from_numpy(self.keywords), agreement)
+        return probs.argmax(-1), fair_share_mask(probs, self.rate * agreement**self.trust)
 
     def update(self, probs: Probs) -> Probs:
         """Return the probabilities that the next cycle remembers."""
@@ -58,7 +67,13 @@ def fit_self_labeled(task: Task, trainer: Trainer, build: Build, cfg: EidSetting
     for cycle, span in enumerate(spans, start=1):
         selected = [task.labeled]
         for name, pool in task.unlabeled.items():
-            rule = RememberingShare(cfg.share(cycle), cfg.memory, remembered.get(name))
+            keywords = task.web.get(name)
+            if keywords is not None and task.web_label == "retained":
+                selected.append(pool.labeled_as(keywords))
+                continue
+            rule = RememberingShare(
+                cfg.share(cycle), cfg.memory, cfg.trust, remembered.get(name), keywords, cfg.networks
+            )
             labels = trainer.label(
                 f"apl/{name}", networks, pool, rule, round=cycle, title="self-labels (APL)", views=cfg.label_views
             )

@@ -83,6 +83,11 @@ class EidSettings(DcgSettings):
     )
     last_share: float = Field(0.9, gt=0, le=1, description="the same in the last cycle; cycles between interpolate")
     memory: float = Field(0.5, ge=0, lt=1, description="with apl=self, weight of the probabilities of earlier cycles")
+    trust: float = Field(
+        0.0,
+        ge=0,
+        description="with apl=self, exponent of the agreement of views by which the share of a domain is multiplied",
+    )
     label_views: int = Field(
         0, ge=0, le=64, description="with apl=self, randomized views by which images are labeled"
     )
