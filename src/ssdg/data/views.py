@@ -8,6 +8,7 @@ get new views in every batch. The operations are pure functions of images (B, 3,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +24,9 @@ from ..seeds import derive_seed
 from .augment import to_float
 from .sets import AugmentKind
 
-ViewKind = Literal["affine", "convolution", "edges"]  # each includes an affine map; edges have no color
+ViewKind = Literal["affine", "convolution", "edges", "lines"]  # each includes an affine map
+DRAWN: tuple[ViewKind, ...] = ("edges", "lines")  # black and white, so colors are not changed before
+MIN_LINE, MAX_LINE = 1 / 240, 1 / 96  # of the side: 0.8 to 2 of 192 px
 KERNEL_SIZES = (1, 3, 5, 7)
 MAX_KERNEL = max(KERNEL_SIZES)
 
@@ -35,7 +38,7 @@ class Recipe:
     Views cycle through `kinds` where they are stored and draw from them otherwise.
     """
 
-    kinds: tuple[ViewKind, ...] = ("affine", "convolution", "convolution", "edges")
+    kinds: tuple[ViewKind, ...] = ("affine", "convolution", "convolution", "edges", "lines")
     view_rate: float = 0.8  # share of the training images that are replaced by a view, if none are stored
     mirror: bool = True  # mirror half of the images
     invert_rate: float = 0.0
@@ -157,13 +160,15 @@ def random_views(x: Tensor, recipe: Recipe, generator: torch.Generator, *, rate:
 def apply_recipe(x: Tensor, kind: ViewKind, draws: Draws, recipe: Recipe) -> Tensor:
     """Change images (B, 3, H, W) in [0, 1]: colors, then position, then texture."""
     uniform = draws.uniform
-    if kind != "edges":
+    if kind not in DRAWN:
         is_inverted = onto(draws.invert < recipe.invert_rate, x.device).view(-1, 1, 1, 1)
         x = torch.where(is_inverted, 1 - x, x) if recipe.invert_rate else x
         x = jitter(x, *jitter_strengths(uniform, recipe))
     view = affine(x, affine_matrices(uniform[:, AFFINE], recipe))
     if kind == "edges":
         return edges(view)
+    if kind == "lines":
+        return lines(view, line_widths(uniform[:, KERNEL_SIZE]))
     if kind == "convolution":
         return random_convolution(view, kernel_sizes(uniform[:, KERNEL_SIZE]), draws.normal, uniform[:, KEEP])
     return view
@@ -178,6 +183,11 @@ def jitter_strengths(uniform: Tensor, recipe: Recipe = PHOTO) -> tuple[Tensor, T
 def kernel_sizes(uniform: Tensor) -> Tensor:
     """Map uniform numbers (B,) to kernel sizes, each equally likely."""
     return torch.tensor(KERNEL_SIZES)[(uniform * len(KERNEL_SIZES)).long()]
+
+
+def line_widths(uniform: Tensor) -> Tensor:
+    """Map uniform numbers (B,) to the standard deviation of the blur that finds lines, as a fraction of the side."""
+    return MIN_LINE + (MAX_LINE - MIN_LINE) * uniform
 
 
 def _signed(uniform: Tensor) -> Tensor:
@@ -271,3 +281,32 @@ def edges(x: Tensor) -> Tensor:
     magnitude = (across.square() + down.square()).sqrt()
     strength = 2 * magnitude / magnitude.amax((2, 3), keepdim=True).clamp_min(1e-3)
     return (1 - strength.clamp_(0, 1)).expand_as(x)
+
+
+WIDER = 1.6  # ratio of the two blurs
+LINE_THRESHOLD = 0.7  # standard deviations
+LINE_SHARPNESS = 2.0
+
+
+def lines(x: Tensor, width: Tensor) -> Tensor:
+    """Draw each image in dark lines on white: an extended difference of Gaussians (Winnemöller et al., 2012).
+
+    `width` (B,) is the standard deviation of the narrower blur, as a fraction of the side. Pixels become lines if
+    they are darker than their surroundings by more than a threshold.
+    """
+    gray = x.mean(1, keepdim=True)
+    sigma = width * x.shape[-1]
+    difference = blur(gray, sigma) - blur(gray, WIDER * sigma)
+    relative = difference / difference.std((2, 3), keepdim=True).clamp_min(1e-3)
+    return torch.tanh(LINE_SHARPNESS * (relative + LINE_THRESHOLD).clamp(max=0)).add(1).expand_as(x)
+
+
+def blur(x: Tensor, sigma: Tensor) -> Tensor:
+    """Blur image i of x (B, 1, H, W) by a Gaussian of `sigma[i]` pixels; the border repeats the edge pixel."""
+    radius = max(1, math.ceil(2 * WIDER * MAX_LINE * x.shape[-1]))  # the same for all, so batches do not matter
+    offset = torch.arange(-radius, radius + 1)
+    weight = (-(offset**2) / (2 * sigma.clamp_min(0.1).square()[:, None])).softmax(-1)
+    kernel = onto(weight, x.device, x.dtype).view(len(x), 1, 1, -1)
+    stacked = F.pad(x, (radius,) * 4, mode="replicate").view(1, len(x), *(side + 2 * radius for side in x.shape[2:]))
+    across = F.conv2d(stacked, kernel, groups=len(x))
+    return F.conv2d(across, kernel.transpose(2, 3), groups=len(x)).view_as(x)

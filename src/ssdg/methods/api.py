@@ -427,7 +427,7 @@ class Method:
     algorithm: Algorithm | None = None
     uses_web_labels: bool = False
     freeze: Literal["all"] | None = None
-    default_views: int = 4
+    default_views: int = 5
     joint_labeler: Callable[..., None] | None = None
 
     @property
