@@ -60,6 +60,22 @@ class Screen:
         self.say(text, "yellow")
 
 
+def describe_recipe(config: RunConfig) -> str:
+    """Return in one line what preset `best` chose for the images, and why."""
+    is_small = config.backbone == "digits-cnn"
+    size = "small images, so a small network" if is_small else f"photographs at {config.size} px"
+    if config.weights == "none":
+        start = "random weights"
+    elif config.freeze == "none":
+        start = "pretrained weights, all layers trained"
+    else:
+        layers = "all layers" if config.freeze == "all" else f"layers up to {config.freeze}"
+        start = f"pretrained weights, {layers} frozen and computed once for {config.views} views"
+    mirror = {"character-views": "never mirrored", "photo-views": "mirrored too"}.get(config.augment, "")
+    views = f"randomized views ({mirror})" if mirror else f"augment={config.augment}"
+    return f"{size}; {start}; {views}"
+
+
 class Display(Screen):
     """Shows the events of a run. Without a folder (a dry run) it names no files."""
 
@@ -82,6 +98,8 @@ class Display(Screen):
             role = "unseen    " if config.setting == "ssdg" else "adapted to"
             say(f"  {role} {problem.target.name} ({len(problem.target.images):,}{state})")
         say(f"  network    {config.backbone}, weights {config.weights}, {config.size} px, {config.precision}")
+        if config.preset == "best":
+            say(f"  recipe     {describe_recipe(config)}")
         say(f"  folder     {self.folder or 'temporary'}")
         for path, reason in problem.unreadable[:5]:
             say(f"  left out   {path}: {reason}", "yellow")

@@ -62,7 +62,7 @@ class EidSettings(DcgSettings):
     apl: str = Field(
         "mcd",
         description="what labels the unlabeled domains: a DA method, self-training, or self (the averaged networks "
-        "of the run, see docs/self-labels.md)",
+        "of the run, see docs/best.md)",
     )
     apl_backbone: str | None = Field(
         None, description="backbone of the labelers, may be deeper than DCG's; empty: the run's"
@@ -210,7 +210,14 @@ BEST: dict[str, Any] = {
     "iterations": None,
 }
 # Random weights learn the labeled domain first; pretrained ones have features that a probe can label by.
-BEST_RANDOM: dict[str, Any] = {"lr": 0.03, "cycles": 8, "start_epochs": 20, "epochs": 3}
+BEST_RANDOM: dict[str, Any] = {
+    "lr": 0.03,
+    "cycles": 6,
+    "start_epochs": 20,
+    "epochs": 3,
+    "label_views": 1,
+    "trust": 2.0,
+}
 BEST_PRETRAINED: dict[str, Any] = {
     "first_labels": "self-training",
     "cycles": 2,
