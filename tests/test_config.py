@@ -202,3 +202,11 @@ def test_the_hash_depends_on_every_setting_of_networks_that_label_themselves() -
         {"label_views": 4},
     ]
     assert len({resolved(apl="self", **change).hash for change in changes} | {resolved().hash}) == len(changes) + 1
+
+
+def test_a_dry_run_of_networks_that_label_themselves_is_short() -> None:
+    """It reaches every phase: the start if there is one, and two cycles."""
+    for start_epochs, expected in ((0, 0), (1, 1), (12, 1)):
+        settings = resolved(apl="self", start_epochs=start_epochs).settings.shortened(batch=4, iterations=2)
+        short = settings.model_dump()
+        assert (short["start_epochs"], short["epochs"], short["cycles"]) == (expected, 1, 2)

@@ -121,7 +121,7 @@ class EidSettings(DcgSettings):
     def shortened(self, *, batch: int, iterations: int) -> Settings:
         """Return the settings of a dry run, with at most two cycles: enough to reach every phase."""
         settings = super().shortened(batch=batch, iterations=iterations)
-        return settings.model_copy(update={"cycles": min(2, self.cycles)})
+        return settings.model_copy(update={"cycles": min(2, self.cycles), "start_epochs": min(1, self.start_epochs)})
 
     def with_steps(self, steps: int) -> dict[str, Any] | None:
         """Return a start and cycles of about `steps` steps together, if the networks label themselves."""
