@@ -15,6 +15,7 @@ import torch
 
 from runs import same_weights, short_settings, train_here, weights_of
 from ssdg import load_model
+from ssdg.bench.tables.tsne import compute_evolution
 from ssdg.cli import call
 from ssdg.data.sources.tree import read_tree
 from ssdg.engine import stages
@@ -25,7 +26,7 @@ from ssdg.engine.replay import open_past_run
 from ssdg.engine.run import Builder, run
 from ssdg.engine.samples import FinishedStage
 from ssdg.engine.setup import open_run
-from ssdg.errors import Stopped
+from ssdg.errors import Stopped, UserError
 from ssdg.machine import start_machine
 from ssdg.methods.eid.averaged import build_networks
 from ssdg.methods.source_only import warm_build
@@ -241,6 +242,33 @@ def test_a_replay_ends_with_the_runs_weights(done: Path, cache: Path) -> None:
     final = weights_of(done)
     assert last.keys() == final.keys()
     assert all(torch.equal(last[name], final[name]) for name in final)
+
+
+def test_the_figure_shows_the_networks_as_the_labeler(done: Path, cache: Path) -> None:
+    """Labels that the networks of a cycle assign are those that the next one learns; the last ones assign none."""
+    made, result = compute_evolution(done, images=1000, cache=cache, device="cpu"), result_of(done)
+    told = [audit["domains"]["neon"]["accuracy"] for audit in result["pseudo_labels"] if audit["key"] == "apl/neon"]
+    assert [(view.cycle, view.accuracy) for view in made.labelers] == [(1, told[1]), (2, told[2]), (3, None)]
+    assert all(list(view.groups) == ["labeled", "unlabeled"] for view in made.labelers)
+    assert (made.labeler_domain, made.product) == ("neon", "networks of DCG")
+    # The head of the first average, put on the last features, is right as often as the result says.
+    head = weights_of(done)
+    weight, bias = head["first_average.average.1.weight"], head["first_average.average.1.bias"]
+    logits = torch.from_numpy(made.targets[-1].features) @ weight.T + bias
+    accuracy = 100 * float((logits.argmax(1).numpy() == made.y).mean())
+    assert accuracy == pytest.approx(result["target"]["final"]["network_1"], abs=1e-3)
+
+
+def test_the_figure_is_drawn(done: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["figure", str(done), "tsne", "-o", str(tmp_path / "tsne.png"), "--images", "24", "--cache", str(cache)]
+    assert call(words) == 0, capsys.readouterr().err
+    assert (tmp_path / "tsne.png").stat().st_size > 0
+
+
+def test_a_single_cycle_has_no_labels_to_show(world: Path, cache: Path, tmp_path: Path) -> None:
+    train(world, cache, tmp_path, cycles=1)
+    with pytest.raises(UserError, match=r"has no labeler; use a run of eid .* apl=self and two cycles or more"):
+        compute_evolution(tmp_path, images=1000, cache=cache, device="cpu")
 
 
 def test_the_report(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
