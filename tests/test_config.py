@@ -97,3 +97,116 @@ def test_a_file_that_holds_no_settings(text: str, tmp_path: Path) -> None:
 def test_a_warm_start_needs_one_backbone() -> None:
     with pytest.raises(UserError, match="apl_backbone or warm_epochs"):
         resolved(warm_epochs=2, apl_backbone="resnet50")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("kind", ["photo", "none"])
+@pytest.mark.parametrize("first_labels", ["self", "mcd", "self-training"])
+def test_networks_that_label_themselves_resolve_in_every_preset(
+    preset: str, kind: DataKind, first_labels: str
+) -> None:
+    """What the presets set for labelers goes to that of the first labels, or nowhere."""
+    given: dict[str, Any] = {"preset": preset, "apl": "self", "first_labels": first_labels}
+    warm = {"warm_epochs": 1} if first_labels == "self-training" else {}  # digits-cnn has no trained layers to freeze
+    config = resolved(kind=kind, size=32, **given, **warm)
+    fields = config.settings.model_dump()
+    if first_labels == "self":
+        assert fields["labeler"] == {}
+    else:
+        assert type(config.settings.nested()["labeler"]) is METHODS[first_labels].settings
+        usual = resolved(kind=kind, size=32, preset=preset, apl=first_labels, **warm)
+        assert fields["labeler"] == usual.settings.model_dump()["labeler"]
+    again = resolve(config.flat(), kind="photo", size=224)
+    assert again == config
+    assert again.hash == config.hash
+
+
+@pytest.mark.parametrize("key", ["labeler.epochs=3", "labeler.nonsense=3", "labeler=5", "labeler=", "labeler=[]"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_networks_that_label_themselves_have_no_labeler_to_set(key: str, preset: str) -> None:
+    with pytest.raises(UserError, match="the networks label themselves and labeler has no effect") as refusal:
+        resolved(preset=preset, apl="self", first_labels="self", **parse_overrides([key]))
+    assert "\n" not in str(refusal.value)
+    assert "first_labels=mcd" in str(refusal.value)
+
+
+@pytest.mark.parametrize("key", ["apl_backbone", "apl_weights"])
+def test_networks_that_label_themselves_have_no_backbone_of_labelers(key: str) -> None:
+    with pytest.raises(UserError, match=f"the networks label themselves and {key} has no effect"):
+        resolved(apl="self", **{key: "resnet50"})
+    assert resolved(apl="self", first_labels="mcd", **{key: "resnet50"}).flat()[key] == "resnet50"
+
+
+def test_settings_of_the_first_labels_are_those_of_their_method() -> None:
+    told = resolved(apl="self", first_labels="self-training", labeler={"rates": [0.5]}).flat()
+    assert told["labeler"]["rates"] == [0.5]
+    with pytest.raises(UserError, match=r"did you mean 'labeler\.rates'"):
+        resolved(apl="self", first_labels="self-training", labeler={"rate": [0.5]})
+
+
+@pytest.mark.parametrize("key", ["apl", "first_labels"])
+@pytest.mark.parametrize("kind", ["photo", "none"])
+def test_an_unknown_labeler_is_told_all_choices(key: str, kind: DataKind) -> None:
+    for given in ({key: "nonsense"}, {"apl": "self", key: "nonsense"}):
+        with pytest.raises(UserError, match=r"unknown labeling method 'nonsense'.* osbp, self, self-training$"):
+            resolved(kind=kind, **given)
+    with pytest.raises(UserError, match="did you mean 'self'"):
+        resolved(**{"apl": "self", key: "selv"})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"networks": 0},
+        {"networks": 3},
+        {"average_decay": 1},
+        {"first_share": 0},
+        {"last_share": 1.1},
+        {"memory": 1},
+        {"memory": -0.1},
+        {"label_views": 65},
+        {"start_epochs": -1},
+    ],
+)
+def test_settings_of_networks_that_label_themselves_have_ranges(values: dict[str, Any]) -> None:
+    (key,) = values
+    with pytest.raises(UserError, match=f"^{key}=.* is not allowed"):
+        resolved(apl="self", **values)
+
+
+# As computed before networks could label themselves.
+EARLIER: list[tuple[dict[str, Any], str]] = [
+    ({"preset": "quick", "kind": "none", "size": 32}, "e941ef99b627fe4f"),
+    ({"preset": "quick", "size": 96, "views": 4}, "a9dee37602fe539c"),
+    ({"preset": "fast", "apl": "self-training", "views": 4}, "cc8d79d291b438c5"),
+    ({"preset": "release", "apl_backbone": "resnet50"}, "635231a90aa40e32"),
+    ({"apl": "osbp", "clean_rejected": False, "labeler": {"lr": 0.5}}, "0f638a4f2f7f5b68"),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), EARLIER)
+def test_runs_with_labelers_have_the_hash_they_had(given: dict[str, Any], expected: str) -> None:
+    assert resolved(**given).hash == expected
+
+
+def test_the_hash_depends_on_every_setting_of_networks_that_label_themselves() -> None:
+    changes: list[dict[str, Any]] = [
+        {},
+        {"networks": 1},
+        {"average_decay": 0.9},
+        {"first_labels": "mcd"},
+        {"start_epochs": 1},
+        {"first_share": 0.2},
+        {"last_share": 0.8},
+        {"memory": 0.0},
+        {"label_views": 4},
+    ]
+    assert len({resolved(apl="self", **change).hash for change in changes} | {resolved().hash}) == len(changes) + 1
+
+
+def test_a_dry_run_of_networks_that_label_themselves_is_short() -> None:
+    """It reaches every phase: the start if there is one, and two cycles."""
+    for start_epochs, expected in ((0, 0), (1, 1), (12, 1)):
+        settings = resolved(apl="self", start_epochs=start_epochs).settings.shortened(batch=4, iterations=2)
+        short = settings.model_dump()
+        assert (short["start_epochs"], short["epochs"], short["cycles"]) == (expected, 1, 2)

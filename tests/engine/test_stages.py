@@ -19,7 +19,7 @@ from ssdg.engine.audit import audit_labels
 from ssdg.engine.plan import plan
 from ssdg.engine.scores import accuracies, all_logits
 from ssdg.engine.setup import open_run
-from ssdg.engine.stages import stage_name
+from ssdg.engine.stages import apply_rule, load_labels, save_labels, stage_name
 from ssdg.errors import UserError
 from ssdg.schema import to_json
 
@@ -105,3 +105,37 @@ def test_a_stage_depends_on_its_inputs_and_not_on_target_or_folder(world: Path, 
     a, b = load_file(first), load_file(second)
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert json.loads((tmp_path / "night" / "run.json").read_text())["hash"]
+
+
+def test_probabilities_of_labels_are_means_over_networks() -> None:
+    first, second = [[0.5, 0.25, 0.25], [0.125, 0.75, 0.125]], [[0.25, 0.5, 0.25], [0.5, 0.25, 0.25]]
+    logits = torch.tensor([first, second]).log()
+    labels = apply_rule(logits, lambda logits: (torch.tensor([0, 2]), torch.tensor([True, False])))
+    assert labels.probs is not None
+    np.testing.assert_allclose(labels.probs.astype(float), [[0.375, 0.375, 0.25], [0.3125, 0.5, 0.1875]])
+    np.testing.assert_allclose(labels.confidence, [0.375, 0.1875], rtol=1e-6)  # in the class of the rule
+    assert labels.votes.tolist() == [[0, 1], [1, 0]]
+    assert (labels.y.tolist(), labels.keep.tolist()) == ([0, 2], [True, False])
+
+
+@pytest.mark.parametrize("has_probs", [True, False], ids=["with probabilities", "of version 0.1"])
+def test_files_of_labels_with_and_without_probabilities(has_probs: bool, tmp_path: Path) -> None:
+    arrays = {
+        "y": np.array([1, 0]),
+        "keep": np.array([True, False]),
+        "confidence": np.array([0.75, 0.5], np.float32),
+        "votes": np.array([[1, 0], [1, 1]]),
+    }
+    if has_probs:
+        arrays["probs"] = np.array([[0.25, 0.75], [0.5, 0.5]], np.float16)
+    np.savez(tmp_path / "labels.npz", **arrays)  # type: ignore[arg-type]
+    labels = load_labels(tmp_path / "labels.npz", 2)
+    assert (labels.probs is not None) == has_probs
+    for name, value in arrays.items():
+        assert np.array_equal(getattr(labels, name), value)
+        assert getattr(labels, name).dtype == value.dtype
+    save_labels(tmp_path / "again.npz", labels)
+    with np.load(tmp_path / "again.npz", allow_pickle=False) as file:
+        assert set(file) == set(arrays)
+    with pytest.raises(UserError, match="labels 2 images where the pool has 3"):
+        load_labels(tmp_path / "labels.npz", 3)

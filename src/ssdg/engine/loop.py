@@ -34,7 +34,7 @@ def hump(step: float, steps: float) -> float:
     """
     warm_up = max(1, round(WARM_UP * steps))
     if step < warm_up:
-        return (step + 1) / warm_up
+        return min(1.0, (step + 1) / warm_up)  # a stage within a schedule may begin between two whole steps
     return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / (steps - warm_up)))
 
 

@@ -43,10 +43,13 @@ Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # logits (networks, n, K) -> c
 
 
 def schedule_position(step: int, steps: int, span: Span) -> tuple[float, float]:
-    """Return the step and the number of steps of the whole schedule of which a stage of `steps` steps is a part."""
+    """Return the step and the number of steps of the whole schedule of which a stage of `steps` steps is a part.
+
+    Both are whole numbers if all stages of the schedule have as many steps per unit of span.
+    """
     start, end = span
     total = steps / (end - start)
-    return start * total + step, total
+    return round(start * total + step, 6), round(total, 6)  # 2.9999999999999996 is step 3
 
 
 def reject_bool(value: Any) -> Any:

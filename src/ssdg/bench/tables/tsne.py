@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from ...data.sets import ImageTable, MixedSet, Rows
 from ...data.streams import EVAL_BATCH, evaluation_batches
+from ...engine.plan import plan
 from ...engine.replay import PastRun, open_past_run
 from ...engine.samples import Features, FinishedStage, first_mixed, pooled_features, without_augmentation
 from ...errors import UserError, unknown
 from ...methods.api import Learner
+from ...schema import Audit
 from ...seeds import numpy_rng
 from .paper_figures import COLORS, MARKERS, canvas, tsne_points
 
@@ -77,10 +79,13 @@ def compute_evolution(
     domain = choose_labeler_domain(past, unlabeled)
     collector = FeatureCollector(past, domain, images)
     audits = past.replay(collector.add_stage)
-    by_cycle = {audit.round: audit.domains[domain] for audit in audits if audit.key in collector.keys}
-    labelers = [replace(view, accuracy=by_cycle[view.cycle].accuracy) for view in collector.labelers]
-    if not labelers:
-        raise UserError(f"method '{past.config.method}' of the run in '{folder}' has no labeler; use a run of eid")
+    accuracies = label_accuracies(collector, audits)
+    if not accuracies:
+        raise UserError(
+            f"method '{past.config.method}' of the run in '{folder}' has no labeler; use a run of eid with a labeler "
+            "of each domain, such as apl=mcd, or with apl=self and two cycles or more"
+        )
+    labelers = [replace(view, accuracy=accuracies.get(view.cycle)) for view in collector.labelers]
     target = past.problem.target
     return Evolution(
         method=past.config.method,
@@ -107,13 +112,29 @@ def choose_labeler_domain(past: PastRun, name: str | None) -> str:
     return name or names[0]
 
 
+def label_accuracies(collector: FeatureCollector, audits: list[Audit]) -> dict[int, float | None]:
+    """Return the accuracy (%) of the labels that the networks of each cycle assigned, None if the truth is unknown.
+
+    Labelers label at the end of a cycle, networks that label themselves at the start of the next one.
+    """
+    domain, keys = collector.domain, collector.keys
+    if collector.has_labeler:
+        return {audit.round: audit.domains[domain].accuracy for audit in audits if audit.key in keys}
+    labelings = [audit for audit in audits if audit.kind == "pseudo-labels" and domain in audit.domains]
+    return {audit.round - 1: audit.domains[domain].accuracy for audit in labelings if audit.stage in keys}
+
+
 class FeatureCollector:
-    """Collects features from the stages of a replayed run."""
+    """Collects features from the stages of a replayed run.
+
+    If no stage trains a labeler of the domain, the product may label it itself: its stages are the labeler's then.
+    """
 
     def __init__(self, past: PastRun, domain: str, images: int) -> None:
         task, target = past.problem.task, past.problem.target
         self.domain, self.product, self.target = domain, "", target
         self.keys: set[str] = set()  # of the stages that train the labeler
+        self.has_labeler = any(self._is_labeler(stage.key) for stage in plan(past.config, task))
         self.pipelines = past.pipelines
         self.num_each = images // len(GROUPS)
         pool = task.unlabeled[domain]
@@ -128,7 +149,7 @@ class FeatureCollector:
     def add_stage(self, stage: FinishedStage) -> None:
         """Collect features if the stage trains the labeler or the product."""
         request = stage.request
-        if request.key.partition("/")[2] == self.domain:
+        if self._is_labeler(request.key) or (request.product and not self.has_labeler):
             self.keys.add(request.key)
             groups = {name: self._features(request.learner, table) for name, table in self.tables.items()}
             if isinstance(request.inputs.labeled, MixedSet):
@@ -141,6 +162,9 @@ class FeatureCollector:
             scores = stage.meta.history[-1].target
             features = self._features(request.learner, self.target.images.take(self.target_rows))
             self.targets.append(TargetView(request.round, features, scores[0] if scores else None))
+
+    def _is_labeler(self, key: str) -> bool:
+        return key.partition("/")[2] == self.domain
 
     def _features(self, learner: Learner, table: ImageTable) -> Features:
         return pooled_features(learner, evaluation_batches(table, EVAL_BATCH, self.pipelines.of(learner)))

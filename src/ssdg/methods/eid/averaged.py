@@ -26,8 +26,9 @@ class AveragedNetworks:
         self.networks = [build_network(make_backbone, sizes.num_classes, settings) for _ in range(num)]
         self.averages = [EMA(network, settings.average_decay) for network in self.networks]
         names = ("first", "second")[:num]
-        self.nets = nn.ModuleDict(dict(zip(names, self.networks, strict=True)))
-        self.nets.update({f"{name}_average": net for name, net in zip(names, self.averages, strict=True)})
+        # Averages come first: features in reports are those of the first backbone.
+        self.nets = nn.ModuleDict({f"{name}_average": net for name, net in zip(names, self.averages, strict=True)})
+        self.nets.update(dict(zip(names, self.networks, strict=True)))
         self.opts = {"networks": sgd(self.networks, settings)}
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:

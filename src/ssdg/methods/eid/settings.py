@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ...data.sets import Mix
 from ...losses.selection import Choice, clean_rate
@@ -112,7 +112,7 @@ class EidSettings(DcgSettings):
         """Return the method that `apl` or `first_labels` names; `labeler` holds its settings."""
         names = [str(values.get(key, cls.model_fields[key].default)) for key in ("apl", "first_labels")]
         name = names[1] if names[0] == SELF else names[0]
-        return {} if name == SELF else {"labeler": find_labeler(name)}
+        return {} if name == SELF else {"labeler": find_labeler(name, also=SELF)}
 
     def extra_backbones(self) -> dict[str, tuple[str, str | None]]:
         """Return the backbone of the labelers if it is not the run's."""
@@ -121,7 +121,7 @@ class EidSettings(DcgSettings):
     def shortened(self, *, batch: int, iterations: int) -> Settings:
         """Return the settings of a dry run, with at most two cycles: enough to reach every phase."""
         settings = super().shortened(batch=batch, iterations=iterations)
-        return settings.model_copy(update={"cycles": min(2, self.cycles)})
+        return settings.model_copy(update={"cycles": min(2, self.cycles), "start_epochs": min(1, self.start_epochs)})
 
     def with_steps(self, steps: int) -> dict[str, Any] | None:
         """Return a start and cycles of about `steps` steps together, if the networks label themselves."""
@@ -182,9 +182,19 @@ class EidSettings(DcgSettings):
         if not {"apl", "first_labels"} <= info.data.keys() or not isinstance(value, dict):
             return value
         nested = cls.nested_methods(info.data)
-        if value and not nested:
-            raise ValueError("with apl=self the networks label themselves and there is no labeler to set")
         return nested["labeler"].settings.model_validate(value) if nested else value
+
+    @model_validator(mode="after")
+    def _check_unused(self) -> EidSettings:
+        """Reject settings of labelers if there are none."""
+        unused = [name for name in ("apl_backbone", "apl_weights") if getattr(self, name) is not None]
+        unused += ["labeler"] if self.labeler != {} else []
+        if self.apl == self.first_labels == SELF and unused:
+            raise ValueError(
+                f"with apl=self the networks label themselves and {unused[0]} has no effect; leave it out, or give "
+                "the method of the first labels, such as first_labels=mcd"
+            )
+        return self
 
 
 # Two cycles of four epochs, 8 in total instead of the paper's 45; labelers have their own presets.
