@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from builders import BASE, CLEAN, COLOURS, PLAIN, flat_images, labeled_set, unlabeled_set, values_of
 from ssdg.data.augment import strong_view, to_float
-from ssdg.data.sets import ImageTable, Inputs, LabeledBatch, MixedSet, UnlabeledBatch, concat_labeled
+from ssdg.data.map_cache import StoredViews
+from ssdg.data.sets import ImageTable, Inputs, LabeledBatch, MixedSet, UnlabeledBatch, UnlabeledSet, concat_labeled
 from ssdg.data.streams import (
+    MAX_VIEWS,
     BalancedStream,
     BatchStream,
     LabeledStream,
@@ -19,6 +21,7 @@ from ssdg.data.streams import (
     UnlabeledStream,
     evaluation_batches,
 )
+from ssdg.data.views import RANDOMIZED, RECIPES
 from ssdg.engine.batches import make_stream
 from ssdg.seeds import torch_rng
 
@@ -209,3 +212,154 @@ def test_a_union_is_shared_evenly_whatever_it_holds() -> None:
         assert seen == sorted(value for part in single.draw(step) for value in values_of(part.x) if len(part.x))
         num_odd += len(single.draw(step)[0].x) % 2
     assert num_odd
+
+
+IMAGES = ImageTable.from_array(np.random.default_rng(1).integers(0, 256, (200, 12, 12, 3), dtype=np.uint8))
+ALL = np.arange(200)
+
+
+def randomizing(kind, **changes):
+    return replace(PLAIN, kind=kind, **changes)
+
+
+def plain_images(rows=ALL):
+    return to_float(torch.from_numpy(IMAGES[rows]))
+
+
+def distance(a, b):
+    """The largest difference of every pair of images: (B,)."""
+    return (a - b).abs().amax((1, 2, 3))
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_weak_view_is_randomized_at_the_rate_of_the_recipe(kind):
+    views = randomizing(kind).views(IMAGES, ALL, (), seed=0, step=0)
+    assert list(views) == ["weak"]
+    is_changed = distance(views["weak"], plain_images()) > 0
+    assert is_changed.float().mean().item() == pytest.approx(RECIPES[kind].view_rate, abs=0.09)
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_next_to_a_randomized_strong_view_the_weak_one_is_plain(kind):
+    views = randomizing(kind).views(IMAGES, ALL, ("strong",), seed=0, step=0)
+    assert set(views) == {"weak", "strong"}
+    assert torch.equal(views["weak"], plain_images())
+    assert (distance(views["strong"], plain_images()) > 1e-3).all()  # every one, whatever the recipe's rate
+
+
+@pytest.mark.parametrize("names", [("second",), ("second", "strong")])
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_second_randomized_view_has_other_random_numbers_than_the_first(kind, names):
+    views = randomizing(kind).views(IMAGES, ALL, names, seed=0, step=0)
+    assert set(views) == {"weak", *names}
+    is_equal = distance(views["weak"], views["second"]) < 1e-3
+    rate = RECIPES[kind].view_rate
+    both_plain = (
+        (1 - rate) ** 2 if names == ("second",) else 1 - rate
+    )  # next to a strong view, the weak one always is
+    assert is_equal.float().mean().item() == pytest.approx(both_plain, abs=0.09)
+    assert torch.equal(views["second"][is_equal], plain_images()[is_equal])
+    if "strong" in names:
+        assert (distance(views["strong"], views["second"]) > 1e-3).all()
+
+
+@pytest.mark.parametrize("name", ["weak", "second", "strong"])
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_randomized_views_are_decided_by_seed_step_and_rank(kind, name):
+    names = () if name == "weak" else (name,)
+
+    def view(seed=3, step=5, rank=0):
+        return randomizing(kind, rank=rank, world=2).views(IMAGES, ALL[:20], names, seed, step)[name]
+
+    assert torch.equal(view(), view())
+    for other in (view(seed=4), view(step=6), view(rank=1)):
+        assert (distance(view(), other) > 1e-3).float().mean() > 0.7
+
+
+@pytest.mark.parametrize("names", [(), ("second",), ("strong",), ("second", "strong")])
+@pytest.mark.parametrize("kind", ["none", "photo", *RANDOMIZED])
+def test_views_of_no_image_are_empty(kind, names):
+    views = randomizing(kind).views(IMAGES, ALL[:0], names, seed=0, step=0)
+    assert set(views) == {"weak", *names}
+    for view in views.values():
+        assert view.shape == (0, 3, 12, 12)
+        assert view.dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_numbered_view_depends_on_content_and_index_only(kind):
+    pipeline, rows = randomizing(kind), np.array([4, 9, 2, 7])
+    views = pipeline.plain(IMAGES, rows, view=3)
+    alone = torch.cat([pipeline.plain(IMAGES, rows[[i]], view=3) for i in range(4)])
+    torch.testing.assert_close(alone, views, atol=1e-6, rtol=0)
+    moved = IMAGES.take(ALL[::-1].copy())  # the same images in other rows, and among others
+    among_others = pipeline.plain(moved, np.append(np.arange(30, 40), 199 - rows), view=3)
+    torch.testing.assert_close(among_others[10:], views, atol=1e-6, rtol=0)
+    elsewhere = randomizing(kind, rank=1, world=2, num_classes=3)
+    assert torch.equal(elsewhere.plain(IMAGES, rows, view=3), views)
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_numbered_views_differ_by_index_and_image(kind):
+    pipeline = randomizing(kind)
+    views = [pipeline.plain(IMAGES, ALL[:6], view=index) for index in range(10)]
+    assert torch.equal(views[0], plain_images(ALL[:6]))
+    for i, first in enumerate(views):
+        assert all((distance(first, second) > 1e-3).all() for second in views[:i])
+    twins = ImageTable.from_array(np.repeat(IMAGES[ALL[:1]], 2, axis=0))
+    first, second = pipeline.plain(twins, np.arange(2), view=1)
+    torch.testing.assert_close(first, second, atol=1e-6, rtol=0)  # equal images, equal views
+
+
+def test_numbered_views_follow_the_recipe_of_the_augmentation():
+    photo, character = (
+        randomizing(kind).plain(IMAGES, ALL[:20], view=4) for kind in ("photo-views", "character-views")
+    )
+    assert torch.equal(photo[:, 0], photo[:, 1])  # the fourth view of a photo is its edges
+    assert not torch.equal(character[:, 0], character[:, 1])
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_evaluation_passes_the_index_of_the_view(kind):
+    pipeline = randomizing(kind)
+    batches = list(evaluation_batches(IMAGES.take(ALL[:7]), 3, pipeline, view=2))
+    assert [len(batch) for batch in batches] == [3, 3, 1]
+    torch.testing.assert_close(torch.cat(batches), pipeline.plain(IMAGES, ALL[:7], view=2), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("views", [(), ("strong",)])
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_randomized_views_leave_rows_and_labels_alone(kind, views):
+    data = concat_labeled(
+        [labeled_set(range(8), range(8), size=8), labeled_set(range(8, 16), range(8), 1, False, size=8)]
+    )
+    plain, random = (LabeledStream(data, 12, 0, randomizing(k), views).draw(3) for k in ("none", kind))
+    for name in ("y", "domain", "trusted", "host_domain"):
+        assert torch.equal(getattr(random, name), getattr(plain, name)), name
+    if views:
+        assert torch.equal(random.x, plain.x)  # the same images, in the same order
+        assert random.strong.shape == plain.x.shape
+    else:
+        is_plain = distance(random.x, plain.x) == 0
+        assert 0 < is_plain.sum() < 12  # images that stay plain are in their places
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_unlabeled_stream_has_the_randomized_views_that_a_method_requests(kind):
+    data = UnlabeledSet(IMAGES, np.full(200, 1))
+    stream = UnlabeledStream(data, 30, 0, randomizing(kind), ("strong",))
+    batch = stream.draw(2)
+    rows = ShuffledIndices(200, 0).take(60, 30)
+    assert torch.equal(batch.x, plain_images(rows))
+    assert batch.second is None
+    assert (distance(batch.strong, batch.x) > 1e-3).all()
+    assert replace(stream, views=("second",)).draw(2).strong is None
+
+
+def test_number_of_views_is_that_stored_or_any_or_none():
+    stored = StoredViews(lambda pixels, view: pytest.fail("no file is needed"), num_views=3)
+    for kind in ("none", "photo", "photo-views", "character-views"):
+        assert randomizing(kind, stored=stored).num_views == 3
+        assert randomizing(kind, stored=replace(stored, num_views=0)).num_views == 0
+    assert [randomizing(kind).num_views for kind in ("none", "photo")] == [0, 0]
+    assert [randomizing(kind).num_views for kind in RANDOMIZED] == [MAX_VIEWS, MAX_VIEWS]

@@ -1,35 +1,51 @@
 """Randomized views: every operation by hand, and that a view depends on its image and its seed only."""
 
 import math
+from dataclasses import fields, replace
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from ssdg.data.augment import to_float
+from ssdg.data.sets import AugmentKind
 from ssdg.data.views import (
     AFFINE,
+    BRIGHTNESS,
+    CHARACTERS,
     KEEP,
     KERNEL_SIZE,
     KERNEL_SIZES,
     NUM_UNIFORM,
     PHOTO,
+    RANDOMIZED,
+    RECIPES,
     UNMIRRORED,
+    Draws,
+    Recipe,
+    ViewKind,
+    _smooth,
     affine,
     affine_matrices,
+    apply_recipe,
+    blur,
     draw,
     edges,
     jitter,
     jitter_strengths,
     kernel_sizes,
+    lines,
     random_convolution,
+    random_views,
     randomized_view,
     view_kind,
     view_seeds,
 )
 from ssdg.seeds import torch_rng
 
-INDICES = (1, 2, 3, 4)
+INDICES = (1, 2, 3, 4, 5)
 CENTERED = (0.9, 0.5, 1.0, 0.5, 0.5, 0.5)  # not mirrored, and nothing else either
 
 
@@ -93,7 +109,8 @@ def test_digests_of_another_shape_or_type_are_rejected(digest: np.ndarray) -> No
 
 
 def test_view_kinds_cycle() -> None:
-    assert [view_kind(index) for index in range(1, 6)] == ["affine", "convolution", "convolution", "edges", "affine"]
+    kinds = ["affine", "convolution", "convolution", "edges", "lines", "affine"]
+    assert [view_kind(index) for index in range(1, 7)] == kinds
     with pytest.raises(ValueError, match="at least 1, got 0"):
         view_kind(0)
 
@@ -377,3 +394,350 @@ def test_empty_batch_is_an_error() -> None:
 def test_number_of_seeds_must_match_the_batch() -> None:
     with pytest.raises(ValueError, match="got 2 seeds for 3 images"):
         randomized_view(photos(3), 1, [1, 2], PHOTO)
+
+
+def a_recipe(**changes: Any) -> Recipe:
+    """A recipe that changes nothing but what is given here."""
+    nothing = Recipe(
+        kinds=("affine",),
+        view_rate=1.0,
+        mirror=False,
+        gray_rate=0.0,
+        contrast=0.0,
+        brightness=0.0,
+        rotation=0.0,
+        min_scale=1.0,
+        shear=0.0,
+        shift=0.0,
+    )
+    return replace(nothing, **changes)
+
+
+def views_of(x: Tensor, recipe: Recipe, seed: object = 0, rate: float | None = None) -> Tensor:
+    return random_views(x, recipe, torch_rng("views", seed), rate=rate)
+
+
+def plain(x: Tensor) -> Tensor:
+    return x.permute(0, 3, 1, 2) / 255
+
+
+def is_changed(views: Tensor, x: Tensor) -> Tensor:
+    """Which views differ from their images: (B,)."""
+    return (views - plain(x)).abs().amax((1, 2, 3)) > 1e-3
+
+
+def test_recipe_without_any_strength_gives_the_plain_image() -> None:
+    x = photos(20)
+    torch.testing.assert_close(views_of(x, a_recipe()), plain(x), atol=2e-5, rtol=0)
+
+
+STRENGTHS = {
+    "mirror": True,
+    "invert_rate": 1.0,
+    "gray_rate": 1.0,
+    "contrast": 0.5,
+    "brightness": 0.2,
+    "rotation": 0.2,
+    "min_scale": 0.7,
+    "max_scale": 1.3,
+    "shear": 0.2,
+    "shift": 0.1,
+    "kinds": ("convolution", "edges"),
+}
+
+
+def test_every_setting_of_a_recipe_changes_images() -> None:
+    assert {*STRENGTHS} == {field.name for field in fields(Recipe)} - {"view_rate"}
+    x = photos(40)
+    for name, value in STRENGTHS.items():
+        share = is_changed(views_of(x, a_recipe(**{name: value})), x).float().mean()
+        assert 0.2 < share < 0.8 if name == "mirror" else share > 0.9, name  # a strength drawn may be near zero
+
+
+@pytest.mark.parametrize("recipe", [PHOTO, UNMIRRORED, CHARACTERS])
+def test_maps_of_a_recipe_stay_in_their_ranges(recipe: Recipe) -> None:
+    maps = affine_matrices(draw(range(3000)).uniform[:, AFFINE], recipe).double()
+    area = torch.linalg.det(maps[:, :, :2]).abs().sqrt()  # neither rotation nor shear changes an area
+    assert recipe.min_scale - 1e-6 <= area.min() < recipe.min_scale + 0.01
+    assert recipe.max_scale - 0.01 < area.max() <= recipe.max_scale + 1e-6
+    shift = maps[:, :, 2] / 2  # in sides, which are 2 long
+    assert recipe.shift - 0.002 < shift.abs().max() <= recipe.shift + 1e-6
+    angle = torch.atan2(maps[:, 1, 0], maps[:, 0, 0])[maps[:, 0, 0] > 0]
+    assert recipe.rotation - 0.002 < angle.abs().max() <= recipe.rotation + 1e-6
+
+
+@pytest.mark.parametrize(("recipe", "slope"), [(PHOTO, 0.1), (CHARACTERS, 0.2)])
+def test_shear_stays_in_its_range(recipe: Recipe, slope: float) -> None:
+    maps = affine_matrices(draw(range(3000)).uniform[:, AFFINE], replace(recipe, rotation=0.0, mirror=False))
+    shear = maps[:, 0, 1] / maps[:, 1, 1]
+    assert slope - 0.002 < shear.abs().max() <= slope + 1e-6
+
+
+def test_strengths_of_characters_stay_in_their_ranges() -> None:
+    contrast, brightness, is_gray = jitter_strengths(draw(range(2000)).uniform, CHARACTERS)
+    assert 0.4 - 1e-6 <= contrast.min() < 0.41
+    assert 1.59 < contrast.max() <= 1.6
+    assert 0.299 < brightness.abs().max() <= 0.3
+    assert not is_gray.any()
+
+
+def test_region_beyond_the_border_repeats_the_edge() -> None:
+    """A scale above 1 shows more than the image; characters may be scaled so."""
+    x = photos(1, 12)
+    view = views_of(x, a_recipe(min_scale=2.0, max_scale=2.0))[0]
+    assert torch.equal(view[:, :3, :3], plain(x)[0, :, :1, :1].expand(3, 3, 3))  # half of the view is beyond it
+
+
+def test_inversion_is_one_minus_the_image() -> None:
+    x = photos(10)
+    torch.testing.assert_close(views_of(x, a_recipe(invert_rate=1.0)), 1 - plain(x), atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5])
+def test_inversion_happens_at_its_rate(rate: float) -> None:
+    x = torch.full((2000, 4, 4, 3), 51, dtype=torch.uint8)  # 0.2, inverted 0.8
+    views = views_of(x, a_recipe(invert_rate=rate))
+    is_inverted = views[:, 0, 0, 0] > 0.5
+    assert is_inverted.float().mean().item() == pytest.approx(rate, abs=0.04)  # over three standard deviations
+    torch.testing.assert_close(views[is_inverted], torch.full_like(views[is_inverted], 0.8))
+
+
+def test_edges_are_not_inverted() -> None:
+    x = photos(4)
+    recipe = a_recipe(kinds=("edges",))
+    assert torch.equal(views_of(x, recipe), views_of(x, replace(recipe, invert_rate=1.0)))
+
+
+@pytest.mark.parametrize("kind", ["affine", "edges", "convolution"])
+def test_only_convolutions_leave_the_range(kind: ViewKind) -> None:
+    views = views_of(photos(60), replace(CHARACTERS, kinds=(kind,)))
+    is_inside = views.min() >= 0 and views.max() <= 1
+    assert is_inside == (kind != "convolution")
+
+
+@pytest.mark.parametrize("recipe", [CHARACTERS, UNMIRRORED, PHOTO])
+def test_characters_are_never_mirrored(recipe: Recipe) -> None:
+    """The columns of an image get darker to the right: a view's do too unless it is mirrored or inverted."""
+    x = torch.linspace(250, 5, 16).byte().view(1, 1, 16, 1).repeat(400, 16, 1, 3)
+    moved = replace(recipe, kinds=("affine",), invert_rate=0.0)
+    views = views_of(x, moved, rate=1)
+    mirrored = (views[..., 8:].mean((1, 2, 3)) > views[..., :8].mean((1, 2, 3))).float().mean()
+    assert 0.4 < mirrored < 0.6 if recipe is PHOTO else mirrored == 0
+
+
+def test_recipe_of_every_augmentation() -> None:
+    assert {*RECIPES} == {*get_args(AugmentKind)}
+    assert {kind for kind, recipe in RECIPES.items() if recipe.mirror} == {"photo", "photo-views"}
+    assert {*RANDOMIZED} <= {*RECIPES}
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_views_replace_images_at_the_rate_of_the_recipe(kind: AugmentKind) -> None:
+    x, recipe = photos(2000, 8), RECIPES[kind]
+    changed = is_changed(views_of(x, recipe), x).float().mean().item()
+    assert changed == pytest.approx(recipe.view_rate, abs=0.03)  # over three standard deviations
+    assert is_changed(views_of(x, recipe, rate=0.3), x).float().mean().item() == pytest.approx(0.3, abs=0.035)
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_rate_of_zero_changes_nothing_and_of_one_everything(kind: AugmentKind) -> None:
+    x, recipe = photos(300, 8), RECIPES[kind]
+    assert torch.equal(views_of(x, recipe, rate=0), to_float(x))
+    assert is_changed(views_of(x, recipe, rate=1), x).all()
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_images_that_stay_plain_have_the_bits_of_plain_images(kind: AugmentKind) -> None:
+    x = photos(50)
+    views = views_of(x, RECIPES[kind])
+    is_plain = ~is_changed(views, x)
+    assert is_plain.any()
+    assert torch.equal(views[is_plain], to_float(x)[is_plain])
+
+
+@pytest.mark.parametrize("side", [8, 33, 150])  # many images are changed at once, or few, or one
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_random_view_does_not_depend_on_the_other_images(kind: AugmentKind, side: int) -> None:
+    x, recipe = photos(9, side), RECIPES[kind]
+    together = views_of(x, recipe, rate=0.9)
+    for row in range(len(x)):
+        others = 255 - x.roll(1, 0)
+        others[row] = x[row]
+        torch.testing.assert_close(views_of(others, recipe, rate=0.9)[row], together[row], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_generator_decides_random_views(kind: AugmentKind) -> None:
+    x, recipe = photos(12), RECIPES[kind]
+    before = x.clone()
+    assert torch.equal(views_of(x, recipe, "a"), views_of(x, recipe, "a"))
+    assert (views_of(x, recipe, "a", 1) - views_of(x, recipe, "b", 1)).abs().amax((1, 2, 3)).min() > 0.01
+    generator = torch_rng("a")
+    first, second = (random_views(x, recipe, generator, rate=1) for _ in range(2))
+    assert (first - second).abs().amax((1, 2, 3)).min() > 0.01
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_random_views_are_float_and_channels_last(kind: AugmentKind) -> None:
+    for rate in (0.0, 0.5, 1.0):
+        views = views_of(photos(6), RECIPES[kind], rate=rate)
+        assert views.shape == (6, 3, 24, 24)
+        assert views.dtype == torch.float32
+        assert views.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_equal_images_get_different_views() -> None:
+    views = views_of(photos(1).repeat(20, 1, 1, 1), CHARACTERS, rate=1)
+    assert len(torch.unique(views.flatten(1), dim=0)) == 20
+
+
+def test_every_kind_of_a_recipe_is_drawn_as_often_as_it_is_listed() -> None:
+    """Of reddish images, drawings are gray, affine maps stay in range and convolutions mostly do neither."""
+    x = photos(1200, 16)
+    x[..., 1:] //= 4
+    views = views_of(x, replace(PHOTO, gray_rate=0.0), rate=1)
+    is_drawn = (views - views[:, :1]).abs().amax((1, 2, 3)) < 1e-6
+    without = replace(PHOTO, gray_rate=0.0, kinds=("affine",) * 5)
+    is_affine = (views - views_of(x, without, rate=1)).abs().amax((1, 2, 3)) < 1e-5
+    assert not (is_drawn & is_affine).any()
+    assert is_drawn.float().mean().item() == pytest.approx(0.4, abs=0.04)  # edges and lines, of five kinds
+    assert is_affine.float().mean().item() == pytest.approx(0.2, abs=0.04)
+
+
+def test_rate_kind_and_inversion_are_independent() -> None:
+    """Half of the changed images are inverted, and half of either are edges: no number is used twice."""
+    x = torch.full((4000, 4, 4, 3), 51, dtype=torch.uint8)  # edges of a constant image are white
+    views = views_of(x, a_recipe(kinds=("affine", "edges"), invert_rate=0.5), rate=0.5)[:, 0, 0, 0]
+    shares = {level: ((views - level).abs() < 0.01).float().mean().item() for level in (0.2, 0.8, 1.0)}
+    assert shares == {
+        0.2: pytest.approx(0.5 + 0.125, abs=0.03),  # plain, or moved and not inverted
+        0.8: pytest.approx(0.125, abs=0.03),
+        1.0: pytest.approx(0.25, abs=0.03),
+    }
+
+
+def test_apply_recipe_by_hand() -> None:
+    """Inverted, then brighter in the first channel, then shifted to the right by a quarter of the side."""
+    draws = draw([0])
+    uniform = torch.full_like(draws.uniform, 0.5)
+    uniform[0, BRIGHTNESS] = torch.tensor([0.75, 0.5, 0.5])  # half of the largest change
+    uniform[0, AFFINE.stop - 2] = 0.0  # the view reads from the left
+    recipe = a_recipe(invert_rate=0.5, brightness=0.2, shift=0.25)
+    x = torch.tensor([0.1, 0.2, 0.3, 0.4]).expand(1, 3, 4, 4)
+    view = apply_recipe(x, "affine", Draws(uniform, draws.normal, torch.tensor([0.4])), recipe)
+    expected = torch.tensor([[1.0, 1.0, 0.9, 0.8], [0.9, 0.9, 0.8, 0.7], [0.9, 0.9, 0.8, 0.7]])
+    torch.testing.assert_close(view, expected[None, :, None].expand(1, 3, 4, 4))
+
+
+def test_inversion_of_stored_views_has_a_number_of_its_own() -> None:
+    """It is drawn after all others: views that were stored before there was inversion have not changed."""
+    draws = draw(range(1000))
+    assert draws.invert.shape == (1000,)
+    assert 0 <= draws.invert.min() < 0.01
+    assert 0.99 < draws.invert.max() < 1
+    generator = torch.Generator().manual_seed(7)
+    uniform, normal = torch.rand(13, generator=generator), torch.randn((3, 3, 7, 7), generator=generator)
+    assert torch.equal(draws.uniform[7], uniform)
+    assert torch.equal(draws.normal[7], normal)
+    for column in draws.uniform.T:
+        assert abs(torch.corrcoef(torch.stack([column, draws.invert]))[0, 1]) < 0.12
+
+
+def test_stored_views_follow_the_kinds_of_the_recipe() -> None:
+    assert [view_kind(index, CHARACTERS) for index in (1, 2, 9)] == ["convolution"] * 3
+    recipe = a_recipe(kinds=("edges", "affine"))
+    x = photos(3)
+    first, second, third = (randomized_view(x, index, [1, 2, 3], recipe) for index in (1, 2, 3))
+    torch.testing.assert_close(second, plain(x), atol=2e-5, rtol=0, check_stride=False)
+    assert torch.equal(first, third)
+    assert torch.equal(first[:, 0], first[:, 1])
+
+
+@pytest.mark.parametrize("width", [21, 22, 23, 24])  # convolutions compute four columns at a time
+def test_convolution_of_any_width_equals_loops(width: int) -> None:
+    x, draws, size = floats(4, 3, width), draw(range(4)), torch.tensor([3, 5, 7, 7])
+    expected = torch.from_numpy(convolution_by_loops(x, size, draws.normal, torch.zeros(4)))
+    mixed = random_convolution(x, size, draws.normal, torch.zeros(4))
+    torch.testing.assert_close(mixed.double(), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("index", [1, 2, 4])
+def test_views_made_one_by_one_have_the_same_bits_in_any_batch(index: int) -> None:
+    x, seeds = photos(16, 33), [*range(16)]
+    first = torch.cat([randomized_view(x[i : i + 8], index, seeds[i : i + 8], chunk=1) for i in (0, 8)])
+    order = torch.randperm(16, generator=torch_rng("order")).tolist()
+    parts = [order[:8], order[8:]]
+    again = torch.cat([randomized_view(x[part], index, [seeds[i] for i in part], chunk=1) for part in parts])
+    assert torch.equal(again, first[order])
+
+
+@pytest.mark.parametrize("side", [24, 150])
+def test_chunks_do_not_change_views(side: int) -> None:
+    x, seeds = photos(5, side), [*range(5)]
+    for index in INDICES:
+        whole = randomized_view(x, index, seeds, chunk=5)
+        for chunk in (1, 2, None):
+            torch.testing.assert_close(randomized_view(x, index, seeds, chunk=chunk), whole, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (2, 3), (5, 8)])
+def test_smoothing_averages_the_neighbors_inside_the_image(height: int, width: int) -> None:
+    x = floats(2, height, width)[:, :1]
+    smooth = _smooth(x)
+    for row, column in np.ndindex(height, width):
+        window = x[:, :, max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2]
+        torch.testing.assert_close(smooth[:, :, row, column], window.mean((2, 3)))
+
+
+def stroke(side: int = 48) -> Tensor:
+    """A gray image with a dark horizontal bar, one twentieth of the side thick."""
+    x = torch.full((1, 3, side, side), 0.7)
+    x[:, :, side // 2 : side // 2 + max(1, side // 20)] = 0.1
+    return x
+
+
+def test_lines_are_dark_where_the_image_is_darker_than_its_surroundings() -> None:
+    view = lines(stroke(), torch.tensor([1 / 96]))
+    assert view[0, :, 24:26].max() < 0.1
+    assert view[0, :, :16].min() > 0.99
+    assert view[0, :, 36:].min() > 0.99
+
+
+def test_lines_of_a_constant_image_are_white() -> None:
+    view = lines(solid(0.3, 0.6, 0.9, height=24, width=24), torch.tensor([1 / 200]))
+    torch.testing.assert_close(view, torch.ones_like(view))
+
+
+@pytest.mark.parametrize("side", [8, 24, 192])
+def test_lines_are_gray_and_in_range(side: int) -> None:
+    view = lines(floats(3, side, side), torch.tensor([1 / 240, 1 / 150, 1 / 96]))
+    assert torch.equal(view[:, 0], view[:, 2])
+    assert 0 <= view.min() <= view.max() <= 1
+    assert view.std((1, 2, 3)).min() > 0.05  # something is drawn
+
+
+def test_lines_ignore_brightness_and_contrast() -> None:
+    x, width = floats(2, 40, 40), torch.tensor([1 / 120, 1 / 120])
+    torch.testing.assert_close(lines(0.2 + 0.5 * x, width), lines(x, width), atol=1e-4, rtol=0)
+
+
+def test_wider_lines_are_found_by_a_wider_blur() -> None:
+    narrow, wide = (lines(stroke(96), torch.tensor([width]))[0, 0, :, 48] < 0.5 for width in (1 / 240, 1 / 96))
+    assert 0 < narrow.sum() <= wide.sum()
+
+
+def test_blur_of_a_point_is_a_gaussian() -> None:
+    x = torch.zeros(1, 1, 41, 41)
+    x[0, 0, 20, 20] = 1
+    view = blur(x, torch.tensor([0.6]))
+    assert view.sum().item() == pytest.approx(1, abs=1e-5)
+    assert (view[0, 0, 20, 21] / view[0, 0, 20, 20]).item() == pytest.approx(math.exp(-1 / (2 * 0.6**2)), rel=1e-4)
+    assert (view[0, 0, 21, 21] / view[0, 0, 20, 20]).item() == pytest.approx(math.exp(-2 / (2 * 0.6**2)), rel=1e-4)
+
+
+def test_each_image_is_blurred_by_its_own_sigma() -> None:
+    x = floats(2, 30, 30).mean(1, keepdim=True)
+    both = blur(x, torch.tensor([0.5, 0.6]))
+    for row, sigma in enumerate((0.5, 0.6)):
+        torch.testing.assert_close(both[row : row + 1], blur(x[row : row + 1], torch.tensor([sigma])))

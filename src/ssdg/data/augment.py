@@ -26,7 +26,7 @@ NUM_CUTOUT_PARAMS = 3  # size, center row, center column
 
 def to_float(x: Tensor) -> Tensor:
     """Convert uint8 images (B, H, W, 3) to float32 (B, 3, H, W) in [0, 1], channels_last: the memory order stays."""
-    _check_bytes(x)
+    check_bytes(x)
     return x.permute(0, 3, 1, 2).float().div_(255)
 
 
@@ -53,7 +53,7 @@ def _source_index(side: int, shift: Tensor) -> Tensor:
 
 def random_shift_flip(x: Tensor, generator: torch.Generator) -> Tensor:
     """Shift each uint8 image (H, W, 3) by up to an eighth of its side; flip it with probability 0.5."""
-    _check_bytes(x)
+    check_bytes(x)
     uniform = torch.rand(len(x), 3, generator=generator)
     return shift_flip(x, *_integer_shifts(uniform, x, MAX_SHIFT), uniform[:, 2] < 0.5)
 
@@ -66,7 +66,7 @@ def second_view(x: Tensor, kind: AugmentKind, generator: torch.Generator) -> Ten
     """
     if kind == "photo":
         return weak_view(x, kind, generator)
-    _check_bytes(x)
+    check_bytes(x)
     uniform = torch.rand(len(x), 2, generator=generator)
     return to_float(shift_flip(x, *_integer_shifts(uniform, x, DIGIT_SHIFT), torch.zeros(len(x), dtype=torch.bool)))
 
@@ -107,7 +107,8 @@ def weak_view(x: Tensor, kind: AugmentKind, generator: torch.Generator) -> Tenso
     return to_float(random_shift_flip(x, generator) if kind == "photo" else x)
 
 
-def _check_bytes(x: Tensor) -> None:
+def check_bytes(x: Tensor) -> None:
+    """Raise ValueError unless x is a batch of at least one uint8 image (B, H, W, 3)."""
     if x.dtype != torch.uint8 or x.ndim != 4 or x.shape[-1] != 3 or not x.numel():
         raise ValueError(f"expected a batch of at least one uint8 image (B, H, W, 3), got {x.dtype} {tuple(x.shape)}")
 

@@ -79,8 +79,7 @@ class TrunkEncoder:
         if view == 0:
             return to_float(x)
         seeds = view_seeds(content_digests(images), view)
-        parts = [randomized_view(x[i : i + 1], view, seeds[i : i + 1], self.recipe) for i in range(len(x))]
-        return torch.cat(parts).contiguous(memory_format=torch.channels_last)
+        return randomized_view(x, view, seeds, self.recipe, chunk=1)
 
     def _encode(self, x: Tensor) -> Maps:
         is_bf16 = self.precision == "bf16"
