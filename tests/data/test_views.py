@@ -333,6 +333,11 @@ def test_view_is_float_channels_last_and_leaves_its_input_alone(index: int) -> N
         assert view.max() <= 1
 
 
+def rounding(index: int) -> float:
+    """Differences of sums that are rounded in another order; line drawings amplify them."""
+    return 1e-5 if view_kind(index) == "lines" else 1e-6
+
+
 @pytest.mark.parametrize("side", [24, 33, 64])
 @pytest.mark.parametrize("index", INDICES)
 def test_view_depends_neither_on_neighbors_nor_on_the_batch_size(index: int, side: int) -> None:
@@ -340,15 +345,15 @@ def test_view_depends_neither_on_neighbors_nor_on_the_batch_size(index: int, sid
     together = randomized_view(x, index, seeds, PHOTO)
     alone = torch.cat([randomized_view(x[i : i + 1], index, seeds[i : i + 1], PHOTO) for i in range(5)])
     others = randomized_view(torch.cat([255 - x[:2], x[2:]]), index, [1, 2, *seeds[2:]], PHOTO)
-    torch.testing.assert_close(alone, together, atol=1e-6, rtol=0)  # sums may be rounded differently
-    torch.testing.assert_close(others[2:], together[2:], atol=1e-6, rtol=0)
+    torch.testing.assert_close(alone, together, atol=rounding(index), rtol=0)
+    torch.testing.assert_close(others[2:], together[2:], atol=rounding(index), rtol=0)
 
 
 @pytest.mark.parametrize("index", INDICES)
 def test_same_seed_gives_the_same_view_and_another_seed_another(index: int) -> None:
     x = photos(1).repeat(3, 1, 1, 1)
     first, same, other = randomized_view(x, index, [5, 5, 6], PHOTO)
-    torch.testing.assert_close(first, same, atol=1e-6, rtol=0)
+    torch.testing.assert_close(first, same, atol=rounding(index), rtol=0)
     assert (first - other).abs().mean() > 0.01
 
 
@@ -678,7 +683,8 @@ def test_chunks_do_not_change_views(side: int) -> None:
     for index in INDICES:
         whole = randomized_view(x, index, seeds, chunk=5)
         for chunk in (1, 2, None):
-            torch.testing.assert_close(randomized_view(x, index, seeds, chunk=chunk), whole, atol=1e-6, rtol=0)
+            view = randomized_view(x, index, seeds, chunk=chunk)
+            torch.testing.assert_close(view, whole, atol=rounding(index), rtol=0)
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (2, 3), (5, 8)])

@@ -1,7 +1,7 @@
 """Randomized views: copies of an image whose style differs strongly from the original.
 
 A recipe lists the operations and their strengths. Frozen trunks compute a view once per image and store its features,
-so it depends on the image and its seed only, never on the batch (up to float32 rounding, below 1e-6). Other networks
+so it depends on the image and its seed only, never on the batch (up to float32 rounding, below 1e-5). Other networks
 get new views in every batch. The operations are pure functions of images (B, 3, H, W) on any device and parameters
 (B, ...) on the CPU.
 """
