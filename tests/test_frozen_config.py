@@ -34,7 +34,7 @@ def refusal(**given: Any) -> str:
 @pytest.mark.parametrize("method", ["source-only", "eid", "fixmatch"])
 def test_views_and_batch_norm_follow_from_freeze(method: str, freeze: str) -> None:
     config = resolved(method=method, freeze=freeze)
-    assert (config.views, config.batch_norm) == ((0, "train") if freeze == "none" else (4, "eval"))
+    assert (config.views, config.batch_norm) == ((0, "train") if freeze == "none" else (5, "eval"))
     config = resolved(method=method, freeze=freeze, batch_norm="train" if freeze != "none" else "eval")
     assert config.batch_norm == ("train" if freeze != "none" else "eval")
 
@@ -65,13 +65,13 @@ def test_the_labeler_of_a_pair_gets_a_layer_to_adapt() -> None:
 def test_methods_without_trained_layers_are_frozen_as_a_whole() -> None:
     probe, rounds = resolved(method="probe"), resolved(method="self-training")
     assert (probe.freeze, probe.views, probe.batch_norm) == ("all", 0, "eval")
-    assert (rounds.freeze, rounds.views, rounds.batch_norm) == ("all", 4, "eval")
+    assert (rounds.freeze, rounds.views, rounds.batch_norm) == ("all", 5, "eval")
 
 
 @pytest.mark.parametrize("method", ["eid", "self-training+mixstyle"])
 def test_a_frozen_labeler_leaves_the_product_unfrozen(method: str) -> None:
     config = resolved(method=method, **({"apl": "self-training"} if method == "eid" else {}))
-    assert (config.freeze, config.views, config.batch_norm) == ("none", 4, "train")
+    assert (config.freeze, config.views, config.batch_norm) == ("none", 5, "train")
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -91,8 +91,8 @@ RANDOM += "warm_epochs"
 
 def test_freezing_random_layers_is_refused() -> None:
     assert refusal(freeze="stage2", weights="none") == RANDOM
-    assert resolved(freeze="stage2", weights="none", warm_epochs=1).views == 4
-    assert resolved(freeze="stage2", weights="some.pth").views == 4
+    assert resolved(freeze="stage2", weights="none", warm_epochs=1).views == 5
+    assert resolved(freeze="stage2", weights="some.pth").views == 5
 
 
 def test_a_frozen_labeler_with_random_layers_is_refused() -> None:
@@ -106,7 +106,7 @@ def test_a_frozen_labeler_with_random_layers_is_refused() -> None:
 def test_a_frozen_labeler_with_trained_layers_of_its_own_is_accepted() -> None:
     given: dict[str, Any] = {"method": "eid", "apl": "self-training", "weights": "none"}
     given |= {"apl_backbone": "efficientnet-lite0", "apl_weights": "imagenet"}
-    assert resolved(**given).views == 4  # only the labeler is frozen
+    assert resolved(**given).views == 5  # only the labeler is frozen
     assert refusal(**given, freeze="stage2") == RANDOM
 
 

@@ -20,7 +20,7 @@ from runs import same_weights, short_settings, train_here
 from ssdg.cli import call
 from ssdg.data.hidden import OOD, UNKNOWN, Problem, Target
 from ssdg.data.sets import Inputs, Task
-from ssdg.engine.dry_run import shorten_run
+from ssdg.engine.plan import shorten_run
 from ssdg.engine.replay import open_past_run
 from ssdg.engine.run import run
 from ssdg.engine.samples import (

@@ -54,7 +54,7 @@ def test_a_stop_saves_that_step_and_tells_the_way_on(
 def test_a_dry_run_that_is_stopped_names_no_run(
     world: Path, cache: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ssdg.engine.dry_run.NUM_BATCHES", 4)
+    monkeypatch.setattr("ssdg.engine.plan.NUM_BATCHES", 4)
     assert call([*where(world, cache, tmp_path / "run"), "--dry-run"]) == 130
     assert "resume" not in capfd.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -214,7 +214,7 @@ def new_profile(device: str) -> Profile:
 
 def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
     """Train, or run all phases on a few images."""
-    from ..engine.dry_run import shorten_run
+    from ..engine.plan import shorten_run
 
     config, problem, machine = prepare(settings, options)
     folder = out or default_folder(config)

@@ -67,7 +67,7 @@ CHARACTERS = Recipe(
     brightness=0.3,
     max_scale=1.25,
     shear=0.2,
-    shift=0.15,
+    shift=0.075,
 )
 RANDOMIZED: tuple[AugmentKind, ...] = ("photo-views", "character-views")
 # The recipe of views by `augment`. `photo` and `none` use views only where a frozen trunk stores them.

@@ -18,7 +18,7 @@ from ssdg.data.problem import benchmark_problem, data_defaults
 from ssdg.data.sets import content_digests
 from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.data.verify import Count, count_images
-from ssdg.engine.dry_run import few_images
+from ssdg.engine.plan import few_images
 from ssdg.errors import UserError
 from ssdg.seeds import numpy_rng
 

@@ -7,7 +7,7 @@ and lets a growing share of the most confident images of every class and domain 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -44,8 +44,19 @@ class RememberingShare:
 
     def __call__(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the class of highest probability, and the selection, for logits (views · networks, n, K)."""
-        probs = torch.from_numpy(self.update(logits.softmax(-1).mean(0).numpy()))
-        agreement = view_agreement(logits, self.num_networks)
+        probs = self.update(logits.softmax(-1).mean(0).numpy())
+        return self.select(torch.from_numpy(probs), view_agreement(logits, self.num_networks))
+
+    def choose(self, labels: PseudoLabels) -> PseudoLabels:
+        """Return the labels of another method, of which only those of the rule's share are selected."""
+        assert self.remembered is not None
+        votes = torch.from_numpy(labels.votes)  # those of the plain image first
+        agreement = float((votes[1:] == votes[0]).double().mean()) if len(votes) > 1 else 1.0
+        y, keep = self.select(torch.from_numpy(self.remembered), agreement)
+        return replace(labels, y=y.numpy(), keep=keep.numpy() & labels.keep)
+
+    def select(self, probs: Tensor, agreement: float) -> tuple[Tensor, Tensor]:
+        """Return the class of highest probability and the selection, for probabilities (n, K)."""
         if self.keywords is not None:
             probs = weigh_keywords(probs, torch.from_numpy(self.keywords), agreement)
         return probs.argmax(-1), fair_share_mask(probs, self.rate * agreement**self.trust)
@@ -63,7 +74,8 @@ def fit_self_labeled(task: Task, trainer: Trainer, build: Build, cfg: EidSetting
     start, *spans = cfg.spans()
     if cfg.start_epochs:
         trainer.train("start", networks, Inputs(task.labeled), cfg.start, span=start, title="labeled domain")
-    remembered = first_probs(task, trainer, build, cfg)
+    first = first_labels(task, trainer, build, cfg)
+    remembered = {name: probs_of(labels, len(task.classes)) for name, labels in first.items()}
     for cycle, span in enumerate(spans, start=1):
         selected = [task.labeled]
         for name, pool in task.unlabeled.items():
@@ -74,10 +86,13 @@ def fit_self_labeled(task: Task, trainer: Trainer, build: Build, cfg: EidSetting
             rule = RememberingShare(
                 cfg.share(cycle), cfg.memory, cfg.trust, remembered.get(name), keywords, cfg.networks
             )
-            labels = trainer.label(
-                f"apl/{name}", networks, pool, rule, round=cycle, title="self-labels (APL)", views=cfg.label_views
-            )
-            remembered[name] = rule.update(probs_of(labels))
+            if cycle == 1 and name in first:
+                labels = rule.choose(first[name])  # the networks have learned nothing yet
+            else:
+                labels = trainer.label(
+                    f"apl/{name}", networks, pool, rule, round=cycle, title="self-labels (APL)", views=cfg.label_views
+                )
+                remembered[name] = rule.update(probs_of(labels, len(task.classes)))
             selected.append(pool.labeled_by(labels))
         train_cycle(networks, concat_labeled(selected), trainer, cfg, cycle=cycle, span=span)
     return networks
@@ -91,18 +106,17 @@ def train_cycle(
     trainer.train("dcg", networks, inputs, cfg.dcg, round=cycle, span=span, product=True, title=TITLE)
 
 
-def first_probs(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> dict[str, Probs]:
-    """Return what the method in `first_labels` predicts for every domain; empty if the networks begin themselves."""
+def first_labels(task: Task, trainer: Trainer, build: Build, cfg: EidSettings) -> dict[str, PseudoLabels]:
+    """Return the labels of the method in `first_labels` for every domain; none if the networks begin themselves."""
     if cfg.first_labels == SELF:
         return {}
     labeling = Labeling(find_labeler(cfg.first_labels), cfg.labeler, cfg.apl_backbone, cfg.apl_weights)
     labelers = labeling.build(task, build)
     pools = {name: task.unlabeled[name] for name in labelers}
-    labels = labeling.label(pools, trainer, labelers, task.labeled, key="first")
-    return {name: probs_of(first)[:, : len(task.classes)] for name, first in labels.items()}
+    return labeling.label(pools, trainer, labelers, task.labeled, key="first")
 
 
-def probs_of(labels: PseudoLabels) -> Probs:
-    """Return the class probabilities of a labeling."""
+def probs_of(labels: PseudoLabels, num_classes: int) -> Probs:
+    """Return the class probabilities of a labeling (n, K), without that of 'unknown' of an open-set labeler."""
     assert labels.probs is not None
-    return labels.probs.astype(np.float32)
+    return labels.probs[:, :num_classes].astype(np.float32)
