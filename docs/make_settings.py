@@ -25,13 +25,13 @@ NOTES = {
     "preset": "where the other defaults come from",
     "backbone": "`resnet18`, `resnet34`, `resnet50`, `resnet101`, `digits-cnn`, `efficientnet-lite0`, "
     "`efficientnet-lite1`, `efficientnet-lite2`, `timm:NAME`, `hf:NAME`",
-    "augment": "`photo`: random translation by up to an eighth of the side, random horizontal flip; `none`: nothing",
     "precision": "`auto`: bf16 where the processor or GPU computes it fast and the backbone gains from it, else fp32",
     "momentum": "of SGD",
     "weight_decay": "of SGD",
 }
 # Defaults that the data decide.
 OF_THE_DATA = {"size": "the data's: 224, digits 32", "augment": "the data's: photo, digits none"}
+UNUSED = object()  # a setting of a group that a preset does not use
 SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
@@ -118,17 +118,19 @@ def meaning_of(name: str, field: FieldInfo) -> str:
 
 def changes_table(method: Method) -> str:
     """What the other presets change from `paper`."""
-    columns = [(preset, "photo") for preset in PRESETS] + [("quick", "none")]
+    photos = ["paper", *(preset for preset in PRESETS if preset != "paper")]
+    columns = [(preset, "photo") for preset in photos] + [("quick", "none"), ("best", "none")]
     values = [resolved(method, preset, kind) for preset, kind in columns]
     digits = resolved(method, "paper", "none")
-    keys = [
-        key
-        for key in digits
-        if key != "preset" and (len({str(v[key]) for v in values[:-1]}) > 1 or values[-1][key] != digits[key])
-    ]
-    rows = [(f"`{key}`", *(shown(v[key]) for v in values)) for key in keys]
-    kinds = [f"`{preset}`" for preset in list(PRESETS)[:-1]]
-    return table(("Key", *kinds, "`quick`, photos", "`quick`, digits"), rows)
+    keys = dict.fromkeys(key for value in values for key in value if key != "preset")
+    rows = []
+    for key in keys:
+        cells = [value.get(key, UNUSED) for value in values]
+        is_changed = len({str(cell) for cell in cells[:-2]}) > 1 or any(c != digits.get(key) for c in cells[-2:])
+        if is_changed:
+            rows.append((f"`{key}`", *(shown(cell) if cell is not UNUSED else "-" for cell in cells)))
+    heads = [f"`{preset}`, {'digits' if kind == 'none' else 'photos'}" for preset, kind in columns]
+    return table(("Key", *heads), rows)
 
 
 def resolved(method: Method, preset: str, kind: Any) -> dict[str, Any]:
