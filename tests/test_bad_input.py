@@ -22,11 +22,25 @@ SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1"
 
 def on_world(world: Path, cache: Path, out: Path, *more: object, labeled: str = "photo", target: str = "night"):  # type: ignore[no-untyped-def]
     where = ["--data", world, "--labeled", labeled, "--target", target, "--cache", cache, "--out", out]
-    return ["train", *where, "--device", "cpu", *SMALL, *more]
+    return ["train", "--preset", "paper", *where, "--device", "cpu", *SMALL, *more]
 
 
 def own(labeled: Path, cache: Path, out: Path, *more: object) -> list[object]:
-    return ["train", "--labeled", labeled, "--cache", cache, "--out", out, "--method", "source-only", *SMALL, *more]
+    return [
+        "train",
+        "--preset",
+        "paper",
+        "--labeled",
+        labeled,
+        "--cache",
+        cache,
+        "--out",
+        out,
+        "--method",
+        "source-only",
+        *SMALL,
+        *more,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +80,7 @@ def test_settings(word: str, told: str, world: Path, cache: Path, tmp_path: Path
     ("words", "told"),
     [
         (["--method", "eidd"], "did you mean 'eid'?"),
-        (["--preset", "papr"], "did you mean 'paper'?"),
+        (["preset=papr"], "did you mean 'paper'?"),
         (["--labeled", "fotos", "--target", "night"], "photo"),
         (["--labeled", "photo", "--target", "photo"], "photo"),
         (["--data", "nowhere"], "nowhere"),
@@ -83,7 +97,9 @@ def test_words(words: list[str], told: str, world: Path, cache: Path, tmp_path: 
     given = {"--data": world, "--labeled": "photo", "--target": "night"}
     given = {k: v for k, v in given.items() if k not in words}
     base = [w for pair in given.items() for w in pair]
-    assert told in complaint("train", *base, "--out", tmp_path / "run", "--cache", cache, *SMALL, *words)
+    assert told in complaint(
+        "train", "--preset", "paper", *base, "--out", tmp_path / "run", "--cache", cache, *SMALL, *words
+    )
     assert not (tmp_path / "run").exists()
 
 

@@ -32,6 +32,7 @@ def test_settings_win_over_options_and_options_over_the_file(given, tmp_path: Pa
     path.write_text("data: digits\nlabeled: mnist\nseed: 1\nepochs: 9\nlabeler:\n  epochs: 8\n  lr: 0.5\n")
     told = given(path, "--seed", 2, "labeler.epochs=3", "epochs=4")
     assert told == {
+        "preset": "best",  # the default
         "data": "digits",
         "labeled": "mnist",
         "seed": 2,

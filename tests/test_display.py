@@ -41,7 +41,7 @@ def test_names_that_look_like_markup(
         cache,
     ]
     labeler = ["labeler.epochs=1", "cycles=1"]
-    assert call([str(w) for w in ("train", *where, "--device", "cpu", *SMALL, *labeler)]) == 0
+    assert call([str(w) for w in ("train", "--preset", "paper", *where, "--device", "cpu", *SMALL, *labeler)]) == 0
     out = capsys.readouterr().out
     assert out.count(STRANGE) >= 2
     assert "[i]broken.png" in out

@@ -120,7 +120,9 @@ def test_own_folders_with_a_flat_target(
     flat.mkdir()
     for number, path in enumerate(sorted((world / "night").rglob("*.png"))):
         shutil.copy(path, flat / f"{number}.png")
-    command = args("train", "--labeled", world / "photo", "--unlabeled", world / "sketch", world / "neon")
+    command = args(
+        "train", "--preset", "paper", "--labeled", world / "photo", "--unlabeled", world / "sketch", world / "neon"
+    )
     command += ["--method", "mcd", "batch=4", "epochs=1", "backbone=digits-cnn", "weights=none", "size=32"]
     command += args("--target", flat, "--out", tmp_path / "run", "--cache", cache, "--device", "cpu")
     assert call(command) == 0
@@ -136,7 +138,9 @@ def test_own_folders_with_a_flat_target(
 def test_a_dry_run_touches_every_phase_and_keeps_nothing(
     method: str, world: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = args("train", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache)
+    command = args(
+        "train", "--preset", "paper", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache
+    )
     command += args("--out", tmp_path / "run", "--method", method, "--device", "cpu", "--dry-run")
     assert call([*command, "backbone=digits-cnn", "weights=none", "size=32"]) == 0
     out = capsys.readouterr().out

@@ -170,7 +170,19 @@ def test_an_unknown_stage_is_refused_before_training(stage: str, world: Path, ca
 
 
 def test_the_command_line_refuses_with_one_line(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
-    where = ["train", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache]
+    where = [
+        "train",
+        "--preset",
+        "paper",
+        "--data",
+        world,
+        "--labeled",
+        "photo",
+        "--target",
+        "night",
+        "--cache",
+        cache,
+    ]
     words = [*where, "--out", tmp_path / "run", "--device", "cpu", "backbone=digits-cnn", "weights=none", "size=32"]
     assert "did you mean 'stage4'?" in complaint(*words, "freeze=stagee4", "warm_epochs=1")
     assert "frozen layers stay random" in complaint(*words, "freeze=all")

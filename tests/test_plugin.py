@@ -34,7 +34,7 @@ def plugin(tmp_path: Path) -> Iterator[Path]:
 
 def train(world: Path, cache: Path, out: Path, *more: object) -> int:
     where = ["--data", world, "--labeled", "photo", "--target", "night", "--cache", cache, "--out", out]
-    return call([str(word) for word in ("train", *where, "--device", "cpu", *SMALL, *more)])
+    return call([str(word) for word in ("train", "--preset", "paper", *where, "--device", "cpu", *SMALL, *more)])
 
 
 def test_the_page_shows_a_method_that_works_everywhere(

@@ -65,7 +65,16 @@ def test_a_profiled_run_has_the_same_weights(
 ) -> None:
     task = ["--data", world, "--labeled", "photo", "--target", "night", "--cache", cache, "--device", "cpu"]
     small = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1", "iterations=2", "cycles=1"]
-    args = ["train", *task, *small, "labeler.batch=4", "labeler.epochs=1", "labeler.iterations=2"]
+    args = [
+        "train",
+        "--preset",
+        "paper",
+        *task,
+        *small,
+        "labeler.batch=4",
+        "labeler.epochs=1",
+        "labeler.iterations=2",
+    ]
     assert call([str(w) for w in (*args, "--out", tmp_path / "plain")]) == 0
     assert "time per phase" not in capsys.readouterr().out
     assert call([str(w) for w in (*args, "--out", tmp_path / "told", "--profile")]) == 0

@@ -100,7 +100,7 @@ def command(*args: object) -> int:
 
 def train(world: Path, cache: Path, plugin: Path, *args: object) -> int:
     data = ["--data", world, "--labeled", "photo", "--target", "night", "--cache", cache, "--device", "cpu"]
-    return command("train", *data, "--plugin", plugin, "--method", "scouting", *SMALL, *args)
+    return command("train", "--preset", "paper", *data, "--plugin", plugin, "--method", "scouting", *SMALL, *args)
 
 
 def test_it_gets_a_full_report(plugin: Path, world: Path, cache: Path, tmp_path: Path) -> None:

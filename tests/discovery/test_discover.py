@@ -190,7 +190,19 @@ def test_a_damaged_or_foreign_file_is_told(styles: Path, cache: Path, found: Pat
 
 
 def test_bad_input(styles: Path, cache: Path, complaint: Complaint, tmp_path: Path) -> None:
-    words = ["train", "--data", styles, "--labeled", "photo", "--target", "night", "--cache", cache]
+    words = [
+        "train",
+        "--preset",
+        "paper",
+        "--data",
+        styles,
+        "--labeled",
+        "photo",
+        "--target",
+        "night",
+        "--cache",
+        cache,
+    ]
     words += [f"{key}={value}" for key, value in TINY.items()]
     for wrong in ("0", "-2", "many", "1.5", "true"):
         assert "expected auto, or a number of domains of at least 1" in complaint(
@@ -199,13 +211,25 @@ def test_bad_input(styles: Path, cache: Path, complaint: Complaint, tmp_path: Pa
     assert "is not allowed" in complaint(*words, "discover_domains=true")
     assert "more than the" in complaint(*words, "--discover-domains", "500")
     assert "--setting uda" in complaint(*words, "--discover-domains", "2", "--setting", "uda")
-    own = ["train", "--labeled", styles / "photo", "--cache", cache, *words[9:]]
+    own = ["train", "--preset", "paper", "--labeled", styles / "photo", "--cache", cache, *words[11:]]
     assert "none were given" in complaint(*own, "--method", "source-only", "--discover-domains", "2")
     assert "has keywords" in complaint(*own, "--web", styles / "noisy", "--discover-domains", "2")
 
 
 def test_a_dry_run(styles: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["train", "--data", str(styles), "--labeled", "photo", "--target", "night", "--cache", str(cache)]
+    words = [
+        "train",
+        "--preset",
+        "paper",
+        "--data",
+        str(styles),
+        "--labeled",
+        "photo",
+        "--target",
+        "night",
+        "--cache",
+        str(cache),
+    ]
     words += ["--dry-run", "--discover-domains", "30", *(f"{key}={value}" for key, value in TINY.items())]
     assert call(words) == 0
     assert "dry run passed" in capsys.readouterr().out
@@ -223,11 +247,15 @@ def test_the_key_counts_in_the_hash() -> None:
 
 def test_from_python(styles: Path, cache: Path, tmp_path: Path) -> None:
     files = [str(p) for name in ("smooth", "noisy") for p in sorted((styles / name).rglob("*.png"))]
-    model = SSDG("eid", **TINY, discover_domains="auto", cache=cache, out=tmp_path / "run", settings=EID)
+    model = SSDG(
+        "eid", preset="quick", **TINY, discover_domains="auto", cache=cache, out=tmp_path / "run", settings=EID
+    )
     model.fit(str(styles / "photo"), files)
     assert model.result_["task"]["unlabeled"] == ["unlabeled#1", "unlabeled#2"]
     with pytest.raises(UserError, match="discover_domains=0 is not allowed"):
-        SSDG("eid", **TINY, discover_domains=0, cache=cache, settings=EID).fit(str(styles / "photo"), files)
+        SSDG("eid", preset="quick", **TINY, discover_domains=0, cache=cache, settings=EID).fit(
+            str(styles / "photo"), files
+        )
 
 
 def test_nothing_is_checked_that_is_not_asked_for(styles: Path, cache: Path) -> None:

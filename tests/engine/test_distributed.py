@@ -19,7 +19,9 @@ def words(world: Path, cache: Path, out: Path, method: str) -> list[str]:
     small = ["backbone=digits-cnn", "weights=none", "size=32", "augment=none", "batch=8", "epochs=2", "lr=0.01"]
     small.append("precision=fp32")  # on every machine: two processes round as one does
     inner = ["labeler.batch=8", "labeler.epochs=1", "cycles=2"] if method == "eid" else []
-    return [str(w) for w in ("train", *where, "--device", "cpu", "--method", method, *small, *inner)]
+    return [
+        str(w) for w in ("train", "--preset", "paper", *where, "--device", "cpu", "--method", method, *small, *inner)
+    ]
 
 
 def in_two_processes(*words: str) -> subprocess.CompletedProcess[str]:

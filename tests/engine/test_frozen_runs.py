@@ -174,7 +174,22 @@ def test_a_run_that_is_killed_twice_ends_with_the_same_weights(world: Path, tmp_
     settings, folder, cache = short_settings("source-only", **given), tmp_path / "killed", tmp_path / "cache"
     words = [f"{key}={value}" for key, value in settings.items() if key not in ("labeled", "target")]
     where = ["--data", world, "--labeled", settings["labeled"], "--target", settings["target"], "--out", folder]
-    command = [str(w) for w in ("train", *where, "--cache", cache, "--device", "cpu", "--save-seconds", 0, *words)]
+    command = [
+        str(w)
+        for w in (
+            "train",
+            "--preset",
+            "paper",
+            *where,
+            "--cache",
+            cache,
+            "--device",
+            "cpu",
+            "--save-seconds",
+            0,
+            *words,
+        )
+    ]
     for phase in ("extraction", "training"):
         died = subprocess.run(
             [sys.executable, "-c", DIE, phase, *command], env=environment(), capture_output=True, check=False

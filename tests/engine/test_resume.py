@@ -35,7 +35,22 @@ def command(world: Path, cache: Path, out: Path, **more: object) -> list[str]:
     words = [f"{k}={v}" for k, v in settings.items() if k not in ("method", "labeled", "target")]
     words += [f"labeler.{k}={v}" for k, v in inner.items()]
     where = ["--data", world, "--labeled", settings["labeled"], "--target", settings["target"], "--out", out]
-    return [str(w) for w in ("train", *where, "--cache", cache, "--device", "cpu", "--save-seconds", 0, *words)]
+    return [
+        str(w)
+        for w in (
+            "train",
+            "--preset",
+            "paper",
+            *where,
+            "--cache",
+            cache,
+            "--device",
+            "cpu",
+            "--save-seconds",
+            0,
+            *words,
+        )
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +187,21 @@ def test_a_run_moved_elsewhere_goes_on_as_it_was_started(
     weights = Path(shutil.copytree(world, tmp_path / "here" / "data")).parent / "start.pth"
     torch.save(build_backbone("digits-cnn").state_dict(), weights)
     monkeypatch.chdir(tmp_path / "here")
-    words = ["train", "--data", "data", "--labeled", "photo", "--target", "night", "--out", "run", "--device", "cpu"]
+    words = [
+        "train",
+        "--preset",
+        "paper",
+        "--data",
+        "data",
+        "--labeled",
+        "photo",
+        "--target",
+        "night",
+        "--out",
+        "run",
+        "--device",
+        "cpu",
+    ]
     words += ["--cache", "decoded", "--threads", "1", "backbone=digits-cnn", "size=32", "batch=4", "epochs=1"]
     words += ["method=source-only", "weights=start.pth"]
     assert call(words) == 0

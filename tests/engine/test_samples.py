@@ -221,7 +221,20 @@ def test_a_dry_run_keeps_nothing_and_names_its_images_right(
     world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["train", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache, "--dry-run"]
+    words = [
+        "train",
+        "--preset",
+        "paper",
+        "--data",
+        world,
+        "--labeled",
+        "photo",
+        "--target",
+        "night",
+        "--cache",
+        cache,
+        "--dry-run",
+    ]
     small = ["backbone=digits-cnn", "weights=none", "size=32", "--method", "source-only"]
     assert call([str(word) for word in [*words, *small]]) == 0
     assert not list(tmp_path.iterdir())

@@ -169,7 +169,10 @@ def test_a_sink_that_fails_is_told_once(tmp_path: Path, wandb: Any, where: str) 
 def train_words(world: Path, cache: Path, out: Path, *more: object) -> list[str]:
     where = ["--data", world, "--labeled", "photo", "--target", "night", "--out", out, "--cache", cache]
     small = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=2", "lr=0.01"]
-    return [str(w) for w in ("train", *where, "--device", "cpu", "--method", "source-only", *small, *more)]
+    return [
+        str(w)
+        for w in ("train", "--preset", "paper", *where, "--device", "cpu", "--method", "source-only", *small, *more)
+    ]
 
 
 def test_the_command_writes_what_the_result_tells(

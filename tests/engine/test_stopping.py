@@ -32,7 +32,21 @@ def stop_in_step_3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def where(world: Path, cache: Path, out: Path) -> list[str]:
-    words = ["train", "--data", world, "--labeled", "photo", "--target", "night", "--out", out, "--cache", cache]
+    words = [
+        "train",
+        "--preset",
+        "paper",
+        "--data",
+        world,
+        "--labeled",
+        "photo",
+        "--target",
+        "night",
+        "--out",
+        out,
+        "--cache",
+        cache,
+    ]
     return [str(w) for w in (*words, "--device", "cpu", *SMALL)]
 
 

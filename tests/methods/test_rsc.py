@@ -92,7 +92,21 @@ def test_logits_come_from_unmasked_features():
 def test_maps_of_one_position_are_noted(world, cache, tmp_path, capsys):
     """ResNet-18 at 32 px: masking positions has no effect, and the run says so once."""
     small = ["backbone=resnet18", "weights=none", "size=32", "batch=4", "epochs=1", "iterations=6", "spatial_rate=1"]
-    args = ["train", "--data", world, "--labeled", "photo", "--target", "night", "--cache", cache, "--device", "cpu"]
+    args = [
+        "train",
+        "--preset",
+        "paper",
+        "--data",
+        world,
+        "--labeled",
+        "photo",
+        "--target",
+        "night",
+        "--cache",
+        cache,
+        "--device",
+        "cpu",
+    ]
     assert call([str(arg) for arg in (*args, "--method", "rsc", "--out", tmp_path / "run", *small)]) == 0
     err = capsys.readouterr().err
     assert err.count("note: rsc masks no positions here") == 1
