@@ -230,11 +230,16 @@ BEST_RANDOM: dict[str, Any] = {
 }
 BEST_PRETRAINED: dict[str, Any] = {
     "first_labels": "self-training",
-    "cycles": 2,
-    "epochs": 4,
+    "cycles": 3,
+    "epochs": 1,
+    "iterations": 100,
     "first_share": 0.6,
     "label_views": 1,
     "average_decay": 0.95,
+    "head": "random",
+    "lr": 0.01,
+    "trunk_rate": 0.1,
+    "nesterov": True,
 }
 RELEASE: dict[str, Any] = {
     # The choices of the authors' release where it differs from the paper, except for its label leak.
