@@ -56,31 +56,31 @@ def _draw_target(axes: Any, results: Runs, target: str | None) -> None:
     axes.legend(frameon=False, loc="lower right")
 
 
-KINDS: tuple[tuple[LabelKind, str, str], ...] = (
-    ("pseudo-labels", "o-", "all pseudo-labels"),
-    ("clean-set", "s:", "clean set"),
-)
-
-
 def _draw_labels(axes: Any, runs: list[Result]) -> None:
+    """Draw the accuracy of all pseudo-labels and of those that are learned: a clean set, or the most confident."""
+    has_clean_set = any(audit.kind == "clean-set" for run in runs for audit in run.pseudo_labels)
+    learned: tuple[LabelKind, str] = ("clean-set", "clean set") if has_clean_set else ("pseudo-labels", "selected")
     for color, name in zip(COLORS, runs[0].task.unlabeled, strict=False):
-        for kind, style, title in KINDS:
-            cycles, values = _accuracy_by_cycle(runs, kind, name)
-            axes.plot(cycles, values, style, color=color, label=f"{name}, {title}")
+        cycles, values = _accuracy_by_cycle(runs, "pseudo-labels", name, selected=False)
+        axes.plot(cycles, values, "o-", color=color, label=f"{name}, all pseudo-labels")
+        cycles, values = _accuracy_by_cycle(runs, learned[0], name, selected=True)
+        axes.plot(cycles, values, "s:", color=color, label=f"{name}, {learned[1]}")
     axes.set(xlabel="cycle", ylabel="pseudo-label accuracy (%)", title="pseudo-labels of the unlabeled domains")
     axes.set_xticks(sorted({audit.round for run in runs for audit in run.pseudo_labels}))
     axes.set_ylim(0, 100)
     axes.legend(frameon=False, loc="lower right")
 
 
-def _accuracy_by_cycle(runs: list[Result], kind: LabelKind, domain: str) -> tuple[list[int], list[float]]:
-    """Return cycles and label accuracy (%), averaged over the runs; for the clean set, of the selected images."""
+def _accuracy_by_cycle(
+    runs: list[Result], kind: LabelKind, domain: str, *, selected: bool
+) -> tuple[list[int], list[float]]:
+    """Return cycles and label accuracy (%) of all or of the selected images, averaged over the runs."""
     by_cycle: dict[int, list[float]] = {}
     for run in runs:
         for audit in run.pseudo_labels:
             if audit.kind == kind and domain in audit.domains:
                 row = audit.domains[domain]
-                value = row.kept_accuracy if kind == "clean-set" else row.accuracy
+                value = row.kept_accuracy if selected else row.accuracy
                 by_cycle.setdefault(audit.round, []).extend([] if value is None else [value])
     known = {cycle: values for cycle, values in by_cycle.items() if values}
     return list(known), [mean(values) for values in known.values()]
