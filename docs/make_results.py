@@ -19,6 +19,7 @@ from ssdg.bench.tables.results_table import make_table
 from ssdg.schema import Audit, DomainAudit, LabelKind, Result
 
 KINDS: dict[LabelKind, str] = {"pseudo-labels": "labeler", "clean-set": "clean set"}
+SELF_LABELS = "self-labels (APL)"
 PAGES = Path(__file__).with_name("results")
 BEGIN, END = "<!-- numbers, by docs/make_results.py -->", "<!-- end of numbers -->"
 
@@ -35,13 +36,18 @@ def numbers(results: Results, commit: str, machine: str) -> str:
 
 def label_table(results: Results) -> str:
     """How many pseudo-labels are right, how many images are chosen as clean, and how many of these are right."""
-    head = ["Row", "Cycle", "runs", "pseudo-labels right, %", "chosen as clean, %", "of these right, %"]
+    head = ["Row", "Cycle", "runs", "label accuracy, %", "selected, %", "their accuracy, %"]
     body = []
     for row in results.grid.rows:
         runs = [results.by_cell[c.id] for c in results.grid.of(row.name) if c.id in results.by_cell]
         audits = [audit for run in runs for audit in run.pseudo_labels]
-        for cycle in sorted({audit.round for audit in audits if audit.kind == "clean-set"}):
+        own = [audit for audit in audits if audit.title == SELF_LABELS]
+        for cycle in sorted({audit.round for audit in [*own, *audits] if audit.kind == "clean-set" or own}):
             labeled, chosen = domains_of(audits, cycle, "pseudo-labels"), domains_of(audits, cycle, "clean-set")
+            if own:  # a network that labels for itself learns its most confident labels
+                labeled = chosen = domains_of(own, cycle, "pseudo-labels")
+            if not chosen:
+                continue
             share = mean(100 * d.kept / d.images for d in chosen)
             clean = mean_known(d.kept_accuracy for d in chosen)
             right = mean_known(d.accuracy for d in labeled)
