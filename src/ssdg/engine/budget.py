@@ -15,17 +15,18 @@ import torch
 
 from ..config import Flat, RunConfig
 from ..data.hidden import Problem
-from ..data.sets import Inputs
+from ..data.sets import Task
 from ..data.streams import Pipeline
 from ..devices import evaluation_batch
 from ..errors import UserError
 from ..machine import Machine
 from ..methods import find_method
-from ..methods.api import LearnerRequest, Progress
+from ..methods.api import Progress, StageRequest
 from ..models.backbones import backbones_of
 from .batches import make_stream
 from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines
-from .run import Builder
+from .plan import Planner, fit
+from .run import Builder, check_needs
 from .scores import MAX_IMAGES
 
 MAX_MINUTES = 60 * 24 * 365
@@ -39,7 +40,7 @@ MAP_SHARE = 0.5  # of the minutes that frozen layers may take at most
 class Speed:
     """Seconds on this machine."""
 
-    step: float  # of training
+    step: float  # of training, with the randomized views of its batch
     image: float  # labeled or evaluated
     map: float = 0.0  # of a frozen trunk, computed and stored
 
@@ -65,6 +66,7 @@ class Budget:
 def fit_minutes(config: RunConfig, problem: Problem, machine: Machine, cache: Path, minutes: float) -> Budget:
     """Return the settings with which the run takes about `minutes`, most of it training."""
     check_minutes(config, minutes)
+    check_needs(find_method(config.method), problem, config, machine.world)
     speed = measure_speed(config, problem, machine, cache)
     return choose_settings(config, work_of(config, problem), speed, minutes)
 
@@ -144,23 +146,42 @@ def work_of(config: RunConfig, problem: Problem) -> Work:
 
 def measure_speed(config: RunConfig, problem: Problem, machine: Machine, cache: Path) -> Speed:
     """Time a few steps, an evaluation and, with a frozen trunk, a few maps."""
-    method, task = find_method(config.method), problem.task
+    task = problem.task
     pipelines = open_pipelines(config, problem, machine, cache)
-    builder = Builder(config, len(task.classes), machine)
-    learner: Any = builder.make(LearnerRequest("speed", method.learner, config.settings))
+    request = product_stage(config, task, Builder(config, len(task.classes), machine))
+    learner: Any = request.learner
     pipeline, map_time = open_maps(learner, problem, pipelines)
-    pool = task.pool if "unlabeled" in method.needs and config.settings.num_labelings() == 0 else None
-    inputs = method.inputs(task.labeled, pool, config.settings) if pool is not None else Inputs(task.labeled)
-    batch = make_stream(inputs, config.settings.batch, 0, pipeline).draw(0)
+    stream = make_stream(request.inputs, request.settings.batch, 0, pipeline)
+    stream.draw(0)  # computes the maps that it reads
     learner.nets.train()
     at = Progress(round=1, epoch=0, epochs=1, step=0, steps=NUM_TIMED)
-    step = median(seconds_of(lambda: learner.step(batch, at)) for _ in range(NUM_TIMED))
+    step = median(seconds_of(lambda: learner.step(stream.draw(0), at)) for _ in range(NUM_TIMED))
     rows = np.arange(min(evaluation_batch(pipeline.device, config.size), len(task.labeled)))
     learner.nets.eval()
     with torch.inference_mode():
-        x = pipeline.plain(task.labeled.images, rows)
-        image = min(seconds_of(lambda: learner.logits(x)) for _ in range(2)) / len(rows)
+        images = task.labeled.images
+        image = min(seconds_of(lambda: learner.logits(pipeline.plain(images, rows))) for _ in range(2)) / len(rows)
     return Speed(step, image, map_time)
+
+
+@dataclass
+class ProductRecorder(Planner):
+    """A runner that trains nothing and keeps the first stage of the product."""
+
+    request: StageRequest | None = None
+
+    def run_stage(self, request: StageRequest) -> None:
+        """Keep the request if it is the first for the product."""
+        if request.product and self.request is None:
+            self.request = request
+
+
+def product_stage(config: RunConfig, task: Task, builder: Builder) -> StageRequest:
+    """Return the first request to train the product, with the networks and images that the method asks for."""
+    recorder = ProductRecorder()
+    fit(config, task, recorder, builder.build)
+    assert recorder.request is not None
+    return recorder.request
 
 
 def open_maps(learner: Any, problem: Problem, pipelines: Pipelines) -> tuple[Pipeline, float]:
