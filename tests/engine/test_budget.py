@@ -16,6 +16,7 @@ from ssdg.engine.setup import open_run
 from ssdg.machine import start_machine
 from ssdg.methods import METHODS
 from ssdg.methods.eid.averaged import AveragedNetworks
+from ssdg.methods.eid.settings import EidSettings
 from ssdg.methods.source_only import SourceOnly
 
 TINY: dict[str, Any] = {"preset": "best", "batch": 4, "lr": 0.001, "precision": "fp32"}
@@ -89,3 +90,47 @@ def test_unlabeled_images_that_are_missing_are_reported_before_anything_is_timed
     where = ["--labeled", world / "photo", "--out", tmp_path / "run", "--cache", cache, "--device", "cpu"]
     assert "add --unlabeled" in complaint("train", *where, "--method", method, "--minutes", 1)
     assert not (tmp_path / "run").exists()
+
+
+# What scales.
+
+
+@pytest.mark.parametrize("first_labels", ["self", "self-training"])
+@pytest.mark.parametrize("cycles", [1, 2, 3, 6])
+@pytest.mark.parametrize("steps", [20, 47, 199, 200, 1000, 123_456])
+def test_a_cycle_takes_the_steps_it_is_given(first_labels: str, cycles: int, steps: int) -> None:
+    """No more than these, and fewer only by what does not fill an epoch."""
+    settings = EidSettings(apl="self", first_labels=first_labels, cycles=cycles)
+    scaled = settings.model_copy(update=settings.with_steps(steps))
+    epochs = scaled.start_epochs + scaled.cycles * scaled.epochs
+    assert scaled.iterations is not None
+    assert steps - epochs < epochs * scaled.iterations <= steps
+    assert scaled.cycles <= cycles
+    assert (scaled.start_epochs > 0) == (first_labels == "self")  # others have labels to begin with
+
+
+def test_most_of_the_steps_are_cycles() -> None:
+    """Networks that label themselves start with 40 % of the steps, if the cycles divide so."""
+    values = EidSettings(apl="self", cycles=6).with_steps(1000)
+    assert values == {"cycles": 6, "epochs": 1, "iterations": 100, "start_epochs": 4}
+
+
+def test_a_short_run_has_fewer_cycles_but_none_without_steps() -> None:
+    settings = EidSettings(apl="self", first_labels="self-training", cycles=5)
+    scaled = [settings.with_steps(steps) for steps in (20, 40, 60, 1000)]
+    assert [values["cycles"] for values in scaled if values] == [1, 2, 3, 5]
+    assert [values["iterations"] for values in scaled if values] == [20, 20, 20, 200]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 20, 28, 1000])
+def test_a_method_with_one_stage_takes_the_steps_it_is_given(steps: int) -> None:
+    values = METHODS["source-only"].settings().with_steps(steps)
+    assert values is not None
+    assert steps - 8 < values["epochs"] * values["iterations"] <= steps
+    assert 1 <= values["epochs"] <= 8
+
+
+@pytest.mark.parametrize("method", ["probe", "self-training", "mcd+mixstyle", "eid"])
+def test_what_cannot_be_scaled_says_so(method: str) -> None:
+    """A closed solution has no steps, and a labeler has stages of its own, as in the paper's `eid`."""
+    assert METHODS[method].settings().with_steps(1000) is None
