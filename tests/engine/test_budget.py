@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ssdg.config import RunConfig
+from ssdg.config import DataKind, RunConfig, resolve
 from ssdg.data.hidden import Problem
 from ssdg.data.streams import BatchStream
-from ssdg.engine.budget import measure_speed
+from ssdg.engine.budget import Speed, Work, choose_settings, measure_speed, work_of
 from ssdg.engine.setup import open_run
 from ssdg.machine import start_machine
 from ssdg.methods import METHODS
@@ -90,6 +91,139 @@ def test_unlabeled_images_that_are_missing_are_reported_before_anything_is_timed
     where = ["--labeled", world / "photo", "--out", tmp_path / "run", "--cache", cache, "--device", "cpu"]
     assert "add --unlabeled" in complaint("train", *where, "--method", method, "--minutes", 1)
     assert not (tmp_path / "run").exists()
+
+
+# What is counted and chosen. Every test makes up its own work and speed.
+
+
+def photos(**values: Any) -> RunConfig:
+    """Preset `best` for photographs."""
+    return resolve({"labeled": "photo", "preset": "best", **values}, kind="photo", size=224)
+
+
+def characters(**values: Any) -> RunConfig:
+    """Preset `best` for small images."""
+    return resolve({"labeled": "syn", "preset": "best", **values}, kind="none", size=32)
+
+
+PHOTOS = Work(trained=7000, scored=3000, unlabeled=5000, num_trunks=2)
+CHARACTERS = Work(trained=7000, scored=3000, unlabeled=5000, num_trunks=0)
+WITH_MAPS = Speed(step=0.2, image=0.001, map=0.004)
+WITHOUT_MAPS = Speed(step=0.1, image=0.001)
+CASES = [(photos, PHOTOS, WITH_MAPS), (characters, CHARACTERS, WITHOUT_MAPS)]
+
+
+def chosen(config: RunConfig, work: Work, speed: Speed, minutes: float) -> RunConfig:
+    """The configuration that `ssdg train` would run."""
+    values = choose_settings(config, work, speed, minutes).settings
+    base = {"labeled": config.labeled, "preset": "best", "web": config.web, "web_label": config.web_label}
+    return resolve({**base, "method": config.method, **values}, kind=kind_of(config), size=config.size)
+
+
+def kind_of(config: RunConfig) -> DataKind:
+    return "none" if config.backbone == "digits-cnn" else "photo"
+
+
+def seconds_needed(config: RunConfig, work: Work, speed: Speed) -> float:
+    """Maps, steps, and a forward pass of every scored image per cycle and of every unlabeled one per labeling."""
+    flat = config.flat()
+    epochs = flat["start_epochs"] + flat["cycles"] * flat["epochs"]
+    forwards = flat["cycles"] * (work.scored + work.unlabeled * (1 + flat["label_views"]))
+    maps = work.num_trunks * (work.trained * (1 + config.views) + work.scored)
+    return float(maps * speed.map + epochs * flat["iterations"] * speed.step + forwards * speed.image)
+
+
+@pytest.mark.parametrize(("make", "work", "speed"), CASES)
+@pytest.mark.parametrize("minutes", [10, 17.5, 60, 600])
+def test_a_run_takes_most_of_its_minutes_and_no_more(make: Any, work: Work, speed: Speed, minutes: float) -> None:
+    seconds = seconds_needed(chosen(make(), work, speed, minutes), work, speed)
+    assert 0.75 * 60 * minutes < seconds < 60 * minutes
+
+
+@pytest.mark.parametrize(("make", "work", "speed"), CASES)
+def test_more_minutes_are_more_steps(make: Any, work: Work, speed: Speed) -> None:
+    runs = [chosen(make(), work, speed, minutes).flat() for minutes in (10, 20, 40, 80)]
+    steps = [(run["start_epochs"] + run["cycles"]) * run["iterations"] for run in runs]
+    assert steps == sorted(set(steps))
+
+
+@pytest.mark.parametrize(("make", "work", "speed"), CASES)
+def test_a_faster_machine_takes_more_steps(make: Any, work: Work, speed: Speed) -> None:
+    slow, fast = (chosen(make(), work, replace(speed, step=step), 20).flat() for step in (0.4, 0.1))
+    assert fast["iterations"] > slow["iterations"]
+
+
+@pytest.mark.parametrize(("map_seconds", "expected"), [(0.001, 5), (0.004, 3), (0.008, 1)])
+def test_views_are_stored_as_long_as_maps_take_half_of_the_minutes(map_seconds: float, expected: int) -> None:
+    """300 of 600 seconds for 2 · (7,000 · (1 + views) + 3,000) maps: 89, 161, 268 s for 5, 3 and 1 views.
+
+    Of 4 ms each, 4 views would take 304 s; of 8 ms, 2 would take 384 s.
+    """
+    config = chosen(photos(), PHOTOS, replace(WITH_MAPS, map=map_seconds), 10)
+    assert (config.method, config.views) == ("eid", expected)
+
+
+def test_views_of_a_given_number_do_not_increase() -> None:
+    values = choose_settings(photos(views=2), PHOTOS, WITH_MAPS, 600).settings
+    assert "views" not in values
+
+
+@pytest.mark.parametrize("method", ["fixmatch", "mean-teacher"])
+def test_a_method_that_compares_views_keeps_one(method: str) -> None:
+    config = chosen(photos(method=method), replace(PHOTOS, num_trunks=1), replace(WITH_MAPS, map=0.03), 20)
+    assert (config.method, config.views) == (method, 1)
+
+
+@pytest.mark.parametrize("values", [{}, {"freeze": "stage3"}, {"method": "source-only"}])
+def test_pretrained_networks_without_time_become_a_probe(values: dict[str, Any]) -> None:
+    budget = choose_settings(photos(**values), PHOTOS, WITH_MAPS, 1)
+    assert "too few" in budget.note
+    assert "probe" in budget.note
+    config = photos(**{**values, **budget.settings})
+    assert (config.method, config.freeze, config.views) == ("probe", "all", 0)
+
+
+@pytest.mark.parametrize("minutes", [1e-6, 0.1, 0.3])
+def test_random_networks_without_time_learn_the_labeled_domain_only(minutes: float) -> None:
+    budget = choose_settings(characters(), CHARACTERS, WITHOUT_MAPS, minutes)
+    config = characters(**budget.settings)
+    assert (config.method, config.settings.epochs) == ("source-only", 1)
+    assert config.settings.iterations is not None
+    assert config.settings.iterations >= 1
+    assert (config.settings.iterations - 1) * WITHOUT_MAPS.step < 60 * minutes
+    assert f"source-only for {config.settings.iterations} steps" in budget.note
+
+
+@pytest.mark.parametrize("web_label", ["ignored", "retained", "refined"])
+@pytest.mark.parametrize(("make", "work", "speed"), CASES)
+def test_a_replacement_gets_only_web_labels_that_it_supports(
+    web_label: str, make: Any, work: Work, speed: Speed
+) -> None:
+    config = chosen(make(web=["crawl"], web_label=web_label), work, speed, 0.1)
+    assert config.method in ("probe", "source-only")
+    assert config.web_label in METHODS[config.method].web_labels
+    assert config.web_label == web_label or web_label not in METHODS[config.method].web_labels
+
+
+def test_images_of_a_run_are_counted(world: Path, cache: Path) -> None:
+    """Of 24 images per domain, 3 labeled ones and 2 of each unlabeled domain are held out; the target has all."""
+    config, problem = tiny_run(world, cache, "eid")
+    assert (len(problem.task.labeled), len(problem.task.pool)) == (21, 44)
+    assert work_of(config, problem) == Work(trained=21 + 44, scored=24 + 3 + 44, unlabeled=44, num_trunks=0)
+
+
+def test_unlabeled_images_that_a_method_does_not_use_are_not_counted(world: Path, cache: Path) -> None:
+    config, problem = tiny_run(world, cache, "source-only", freeze="stage2", warm_epochs=1)
+    work = work_of(config, problem)
+    assert work.trained == len(problem.task.labeled)
+    assert work.trained + work.scored == 48  # the labeled domain and the target
+    assert work.num_trunks == 1
+
+
+def test_a_labeler_that_freezes_more_has_a_trunk_of_its_own(world: Path, cache: Path) -> None:
+    _, problem = tiny_run(world, cache, "eid")
+    for config, expected in ((photos(), 2), (photos(freeze="all"), 1), (photos(first_labels="self"), 1)):
+        assert work_of(config, problem).num_trunks == expected
 
 
 # What scales.

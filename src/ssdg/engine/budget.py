@@ -21,10 +21,10 @@ from ..devices import evaluation_batch
 from ..errors import UserError
 from ..machine import Machine
 from ..methods import find_method
-from ..methods.api import Progress, StageRequest
+from ..methods.api import VIEWS, Progress, StageRequest
 from ..models.backbones import backbones_of
 from .batches import make_stream
-from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines
+from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines, tables_of
 from .plan import Planner, fit
 from .run import Builder, check_needs
 from .scores import MAX_IMAGES
@@ -85,7 +85,8 @@ def check_minutes(config: RunConfig, minutes: float) -> None:
 def choose_settings(config: RunConfig, work: Work, speed: Speed, minutes: float) -> Budget:
     """Return views and steps that fit; without time for training, the classifier that needs least."""
     seconds = 60 * minutes * (1 - RESERVE) - FIXED_SECONDS
-    views = fitting_views(config.views, work, speed, MAP_SHARE * 60 * minutes)
+    needs_view = config.freeze != "none" and bool({*VIEWS} & {*find_method(config.method).needs})
+    views = max(fitting_views(config.views, work, speed, MAP_SHARE * 60 * minutes), int(needs_view))
     changes: Flat = {"views": views} if views != config.views else {}
     seconds -= map_seconds(views, work, speed)
     # Evaluation and labeling take a share of every step: the number of steps decides how often they happen.
@@ -106,11 +107,17 @@ def choose_settings(config: RunConfig, work: Work, speed: Speed, minutes: float)
             + f"; expected end {end}",
         )
     if work.num_trunks:
-        smallest = {"method": "probe", "views": 0}
+        smallest = replacement(config, "probe", freeze="all", views=0)
         return Budget(smallest, f"{minutes:g} minutes are too few for one cycle here: training a probe instead")
     few = max(1, int(seconds / speed.step))
-    plain: Flat = {"method": "source-only", "epochs": 1, "iterations": few}
+    plain = replacement(config, "source-only", epochs=1, iterations=few)
     return Budget(plain, f"{minutes:g} minutes are too few for one cycle here: training source-only for {few} steps")
+
+
+def replacement(config: RunConfig, method: str, **settings: Any) -> Flat:
+    """Return the settings of a method that replaces the configured one; it may not support its web-labels."""
+    is_supported = config.web_label in find_method(method).web_labels
+    return {"method": method, **settings, **({} if is_supported else {"web_label": "ignored"})}
 
 
 def step_choices(fewest: float, most: float) -> list[int]:
@@ -135,13 +142,12 @@ def map_seconds(views: int, work: Work, speed: Speed) -> float:
 def work_of(config: RunConfig, problem: Problem) -> Work:
     """Count the images of a run."""
     task = problem.task
+    trained, scored = tables_of(problem, config)
     unlabeled = sum(len(pool) for pool in task.unlabeled.values())
-    target = len(problem.target.images) if problem.target is not None else 0
-    held_out = len(problem.validation) if problem.validation is not None else 0
+    watched = min(MAX_IMAGES, unlabeled) if "unlabeled" in find_method(config.method).needs else 0
     nested = type(config.settings).nested_methods(dict(config.settings))
     frozen = {config.freeze, *(inner.freeze for inner in nested.values())} - {"none", None}
-    watched = min(MAX_IMAGES, unlabeled)
-    return Work(len(task.labeled) + unlabeled, target + held_out + watched, unlabeled, len(frozen))
+    return Work(sum(map(len, trained)), sum(map(len, scored)) + watched, unlabeled, len(frozen))
 
 
 def measure_speed(config: RunConfig, problem: Problem, machine: Machine, cache: Path) -> Speed:
