@@ -111,6 +111,7 @@ CHARACTERS = Work(trained=7000, scored=3000, unlabeled=5000, num_trunks=0)
 WITH_MAPS = Speed(step=0.2, image=0.001, map=0.004)
 WITHOUT_MAPS = Speed(step=0.1, image=0.001)
 CASES = [(photos, PHOTOS, WITH_MAPS), (characters, CHARACTERS, WITHOUT_MAPS)]
+SLOW_LABELING = [(make, work, replace(speed, image=0.004)) for make, work, speed in CASES]
 
 
 def chosen(config: RunConfig, work: Work, speed: Speed, minutes: float) -> RunConfig:
@@ -133,11 +134,11 @@ def seconds_needed(config: RunConfig, work: Work, speed: Speed) -> float:
     return float(maps * speed.map + epochs * flat["iterations"] * speed.step + forwards * speed.image)
 
 
-@pytest.mark.parametrize(("make", "work", "speed"), CASES)
-@pytest.mark.parametrize("minutes", [10, 17.5, 60, 600])
+@pytest.mark.parametrize(("make", "work", "speed"), CASES + SLOW_LABELING)
+@pytest.mark.parametrize("minutes", [15, 27.5, 60, 600])
 def test_a_run_takes_most_of_its_minutes_and_no_more(make: Any, work: Work, speed: Speed, minutes: float) -> None:
     seconds = seconds_needed(chosen(make(), work, speed, minutes), work, speed)
-    assert 0.75 * 60 * minutes < seconds < 60 * minutes
+    assert 0.75 * 60 * minutes < seconds < 0.9 * 60 * minutes  # a tenth is left, as speeds vary
 
 
 @pytest.mark.parametrize(("make", "work", "speed"), CASES)

@@ -332,6 +332,16 @@ def test_keywords_change_labels():
     assert RememberingShare(1.0, keywords=np.full(4, -1))(probs.log()[None])[0].tolist() == [0, 1, 2, 0]
 
 
+@pytest.mark.parametrize(("changed_view", "expected"), [(0.45, 0), (0.7, 1)])
+def test_keywords_count_more_where_views_disagree(changed_view, expected):
+    """Image 2 is 0.75 of class 0, and its keyword 1 has odds 2: 3 to 2, but √3 to 2 if half of the views agree."""
+    first, second = [0.99, 0.01, 0.9, *[0.9 - changed_view] * 3], [0.99, 0.01, 0.6, *[changed_view] * 3]
+    of_class_0 = torch.tensor([first, second])
+    logits = torch.stack([of_class_0, 1 - of_class_0], -1).log()
+    y, _ = RememberingShare(1.0, keywords=np.array([0, 1, 1, -1, -1, -1]))(logits)
+    assert y[2] == expected
+
+
 def test_keywords_are_not_remembered():
     """They are weighed anew in every cycle; a mixture with what was remembered would count them twice."""
     before, now = np.array([[0.6, 0.4]], np.float32), np.array([[0.2, 0.8]], np.float32)
