@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ssdg.config import PRESETS, DataKind, merge, parse_overrides, read_yaml, resolve
+from ssdg.config import PRESETS, DataKind, best_size, merge, parse_overrides, read_yaml, resolve
 from ssdg.errors import UserError
 from ssdg.methods import METHODS
 
@@ -165,6 +165,7 @@ def test_an_unknown_labeler_is_told_all_choices(key: str, kind: DataKind) -> Non
         {"memory": 1},
         {"memory": -0.1},
         {"label_views": 65},
+        {"trust": -0.1},
         {"start_epochs": -1},
     ],
 )
@@ -200,6 +201,7 @@ def test_the_hash_depends_on_every_setting_of_networks_that_label_themselves() -
         {"last_share": 0.8},
         {"memory": 0.0},
         {"label_views": 4},
+        {"trust": 1.0},
     ]
     assert len({resolved(apl="self", **change).hash for change in changes} | {resolved().hash}) == len(changes) + 1
 
@@ -210,3 +212,87 @@ def test_a_dry_run_of_networks_that_label_themselves_is_short() -> None:
         settings = resolved(apl="self", start_epochs=start_epochs).settings.shortened(batch=4, iterations=2)
         short = settings.model_dump()
         assert (short["start_epochs"], short["epochs"], short["cycles"]) == (expected, 1, 2)
+
+
+# Preset `best`.
+
+
+def test_best_for_photographs_has_pretrained_features_and_views() -> None:
+    config = resolved(preset="best")
+    assert (config.backbone, config.weights, config.freeze, config.size) == (
+        "efficientnet-lite0",
+        "imagenet",
+        "stage5",
+        192,
+    )
+    assert (config.augment, config.batch_norm) == ("photo-views", "eval")
+    assert config.views > 0
+    values = config.flat()
+    assert (values["apl"], values["first_labels"], values["networks"]) == ("self", "self-training", 1)
+
+
+def test_best_for_small_images_starts_on_the_labeled_domain() -> None:
+    config = resolved(preset="best", kind="none", size=32)
+    assert (config.backbone, config.weights, config.freeze, config.size) == ("digits-cnn", "none", "none", 32)
+    assert (config.augment, config.views, config.warm_epochs) == ("character-views", 0, 0)
+    values = config.flat()
+    assert (values["apl"], values["first_labels"], values["networks"]) == ("self", "self", 1)
+    assert values["start_epochs"] > 0
+    assert values["trust"] > 0
+
+
+def test_best_for_photographs_without_weights_needs_no_probe() -> None:
+    """Its first labels are its own, as for small images; the rest is for photographs."""
+    config = resolved(preset="best", weights="none")
+    assert (config.freeze, config.views, config.head) == ("none", 0, "random")
+    assert (config.augment, config.size, config.backbone) == ("photo-views", 192, "efficientnet-lite0")
+    values, small = config.flat(), resolved(preset="best", kind="none", size=32).flat()
+    assert (values["first_labels"], values["labeler"]) == ("self", {})
+    assert {key: values[key] for key in ("start_epochs", "cycles", "trust", "lr")} == {
+        key: small[key] for key in ("start_epochs", "cycles", "trust", "lr")
+    }
+
+
+@pytest.mark.parametrize("kind", ["photo", "none"])
+@pytest.mark.parametrize(
+    "word",
+    ["augment=photo", "size=64", "batch=7", "lr=0.5", "epochs=2", "cycles=1", "trust=0.5", "networks=2", "dual=true"],
+)
+def test_what_is_given_beats_preset_best(kind: DataKind, word: str) -> None:
+    ((key, value),) = parse_overrides([word]).items()
+    assert resolved(preset="best", kind=kind).flat()[key] != value
+    values = resolve({**BASE, "preset": "best", key: value}, kind=kind, size=224, side=100).flat()
+    assert values[key] == value
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("kind", ["photo", "none"])
+def test_best_gives_every_method_the_same_views(kind: DataKind, method: str) -> None:
+    warm = {"warm_epochs": 1} if METHODS[method].freeze and kind == "none" else {}
+    config = resolved(preset="best", kind=kind, size=32, method=method, **warm)
+    assert config.augment == {"photo": "photo-views", "none": "character-views"}[kind]
+    assert config.size == {"photo": 192, "none": 32}[kind]
+    for settings in config.settings.nested().values():
+        assert settings.batch == config.settings.batch
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"), [(41, 64), (64, 64), (90, 96), (100, 96), (150, 160), (192, 192), (227, 192), (6000, 192)]
+)
+def test_best_trains_photographs_at_their_size(side: int, expected: int) -> None:
+    assert best_size(side) == expected
+    assert resolve({**BASE, "preset": "best"}, kind="photo", size=224, side=side).size == expected
+    assert resolve({**BASE, "preset": "quick"}, kind="photo", size=224, side=side).size == 96  # others do not adapt
+    assert resolve({**BASE, "preset": "paper"}, kind="photo", size=224, side=side).size == 224
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"preset": "quick", "method": "probe"}, "b15b725ae15b7a38"),
+        ({"preset": "quick", "kind": "none", "size": 32, "method": "mcd"}, "3ceeb2b5d0b47f3f"),
+        ({"preset": "fast", "method": "mixstyle"}, "eb5386eb6978d957"),
+    ],
+)
+def test_preset_best_left_the_hashes_of_others_as_they_were(values: dict[str, Any], expected: str) -> None:
+    assert resolved(**values).hash == expected

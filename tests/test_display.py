@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ssdg.cli import call
-from ssdg.display import Screen, describe_crawl
+from ssdg.config import resolve
+from ssdg.data.sets import DataKind
+from ssdg.display import Screen, describe_crawl, describe_recipe
 
 STRANGE = "[red]night"
 SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "epochs=1", "labeler.batch=4"]
@@ -64,3 +67,32 @@ def test_a_notebook_has_a_bar_if_it_can_draw_one(has_widgets: bool, monkeypatch:
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("ssdg.display.find_spec", lambda name: object() if has_widgets else None)
     assert Screen("steps").bar.disable == (not has_widgets)
+
+
+def recipe(kind: DataKind, **values: Any) -> str:
+    return describe_recipe(resolve({"labeled": "photo", "preset": "best", **values}, kind=kind, size=32))
+
+
+def test_what_preset_best_chose_for_small_images() -> None:
+    assert recipe("none") == "small images, so a small network; random weights; randomized views (never mirrored)"
+
+
+def test_what_preset_best_chose_for_photographs() -> None:
+    text = recipe("photo", views=3)
+    assert text.startswith("photographs at 192 px; pretrained weights, layers up to stage5 frozen")
+    assert text.endswith("computed once for 3 views; randomized views (mirrored too)")
+    assert "all layers frozen" in recipe("photo", freeze="all")
+    assert "photographs at 64 px" in recipe("photo", size=64)
+
+
+def test_layers_that_are_trained_are_not_called_frozen() -> None:
+    assert "pretrained weights, all layers trained; randomized views" in recipe("photo", freeze="none")
+    assert recipe("photo", weights="none") == "photographs at 192 px; random weights; randomized views (mirrored too)"
+
+
+@pytest.mark.parametrize("kind", ["photo", "none"])
+@pytest.mark.parametrize("augment", ["photo", "none"])
+def test_a_recipe_without_randomized_views_names_the_augmentation(kind: DataKind, augment: str) -> None:
+    text = recipe(kind, augment=augment)
+    assert text.endswith(f"; augment={augment}")
+    assert "mirrored" not in text

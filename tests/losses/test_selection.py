@@ -13,6 +13,8 @@ from ssdg.losses.selection import (
     fair_share_mask,
     num_selected,
     small_loss_rows,
+    view_agreement,
+    weigh_keywords,
 )
 
 LOSSES = torch.rand(7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -205,3 +207,130 @@ def test_fair_share_of_an_easy_class_is_no_larger_than_that_of_others():
 def test_fair_share_of_no_sample_is_an_error():
     with pytest.raises(ValueError, match="fair_share_mask"):
         fair_share_mask(torch.zeros(0, 3), 0.5)
+
+
+def votes_for(*rows):
+    """Logits (rows, n, 3) whose largest is that of the given classes."""
+    return torch.nn.functional.one_hot(torch.tensor(rows), 3).double()
+
+
+def test_view_agreement_by_hand():
+    plain, first, second = [0, 1, 2, 2], [0, 1, 1, 2], [0, 0, 0, 2]
+    assert view_agreement(votes_for(plain, first)) == 0.75
+    assert view_agreement(votes_for(plain, second)) == 0.5
+    assert view_agreement(votes_for(plain, first, second)) == 5 / 8
+    assert view_agreement(votes_for(first, plain, second)) == 5 / 8  # all with the first, the plain image
+    assert view_agreement(votes_for(second, plain, first)) == 0.5
+
+
+def test_view_agreement_of_two_networks_is_that_of_their_mean():
+    """Networks of the plain image say 0.9 and 0.3 of class 0, those of the view 0.6 and 0.3: 0.6 against 0.45."""
+    of_class_0 = torch.tensor([[0.9, 0.8], [0.3, 0.8], [0.6, 0.8], [0.3, 0.8]], dtype=torch.float64)
+    logits = torch.stack([of_class_0, 1 - of_class_0], -1).log()
+    assert view_agreement(logits, num_networks=2) == 0.5
+    assert view_agreement(logits) == 4 / 6  # as three views of one network: image 0 agrees once, image 1 always
+
+
+@pytest.mark.parametrize("num_networks", [1, 2])
+def test_without_views_all_agree(num_networks):
+    assert view_agreement(votes_for(*[[0, 1, 2]] * num_networks), num_networks) == 1.0
+    assert view_agreement(votes_for([0, 1], [2, 0]), num_networks=2) == 1.0  # networks differ, not views
+
+
+def test_view_agreement_of_no_sample_is_an_error():
+    with pytest.raises(ValueError, match="view_agreement needs at least one sample"):
+        view_agreement(torch.zeros(2, 0, 3))
+
+
+# Each image is the most confident one of its class, so all count as confident.
+CROWD = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]], dtype=torch.float64)
+KEYWORDS = torch.tensor([0, 0, 2])
+
+
+def test_weigh_keywords_by_hand():
+    """Keyword 0 matches 1 of 2, q = 2/4, and 1/4 for each other class: odds 2. Keyword 2: q = 2/3 and 1/6: odds 4."""
+    expected = [[8 / 9, 1 / 18, 1 / 18], [1 / 3, 5 / 12, 1 / 4], [3 / 22, 3 / 22, 16 / 22]]
+    torch.testing.assert_close(weigh_keywords(CROWD, KEYWORDS, 1.0), torch.tensor(expected, dtype=torch.float64))
+    # Squares: 0.64 · 2, 0.01, 0.01; 0.04 · 2, 0.25, 0.09; 0.09, 0.09, 0.16 · 4
+    rows = [[1.28, 0.01, 0.01], [0.08, 0.25, 0.09], [0.09, 0.09, 0.64]]
+    expected = [[value / sum(row) for value in row] for row in rows]
+    torch.testing.assert_close(weigh_keywords(CROWD, KEYWORDS, 2.0), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_weigh_keywords_compares_with_confident_predictions_only():
+    """Of 20 images and 2 classes, the 3 most confident of each class count: a dozen uncertain mismatches do not."""
+    sure = torch.tensor([[0.99, 0.01]] * 3 + [[0.01, 0.99]] * 3)
+    unsure = torch.tensor([[0.49, 0.51]] * 14)
+    keywords = torch.tensor([0] * 3 + [1] * 3 + [0] * 14)
+    weighed = weigh_keywords(torch.cat([sure, unsure]), keywords, 1.0)
+    # q = 4/5: odds 4
+    torch.testing.assert_close(weighed[6:], torch.tensor([[1.96, 0.51]] * 14) / 2.47)
+
+
+def random_probs(n, num_classes, seed, dtype=torch.float64):
+    return (3 * torch.randn(n, num_classes, dtype=dtype, generator=torch.Generator().manual_seed(seed))).softmax(1)
+
+
+@given(st.integers(1, 30), st.integers(1, 6), st.floats(0.0, 1.0), st.integers(0, 99))
+def test_weighed_keywords_are_probabilities_that_follow_the_samples(n, num_classes, reliability, seed):
+    rng = torch.Generator().manual_seed(seed)
+    probs, keywords = random_probs(n, num_classes, seed), torch.randint(-1, num_classes, (n,), generator=rng)
+    before = probs.clone()
+    weighed = weigh_keywords(probs, keywords, reliability)
+    assert (weighed >= 0).all()
+    torch.testing.assert_close(weighed.sum(1), torch.ones(n, dtype=torch.float64))
+    order = torch.randperm(n, generator=rng)
+    torch.testing.assert_close(weigh_keywords(probs[order], keywords[order], reliability), weighed[order])
+    assert torch.equal(probs, before)
+
+
+@given(st.integers(1, 30), st.integers(1, 6), st.integers(0, 99))
+def test_without_a_keyword_a_reliable_prediction_stays(n, num_classes, seed):
+    probs = random_probs(n, num_classes, seed)
+    torch.testing.assert_close(weigh_keywords(probs, torch.full((n,), -1), 1.0), probs)
+
+
+@pytest.mark.parametrize("match", [True, False])
+def test_keywords_pull_or_push_uncertain_images(match):
+    """A search for class 0 finds images that are surely of it, or of class 1; other images are sure without it."""
+    other, sure = (
+        torch.eye(3)[[0, 1, 2]].repeat(12, 1) * 0.9 + 0.1 / 3,
+        torch.eye(3)[[0 if match else 1]] * 0.97 + 0.01,
+    )
+    unsure = torch.tensor([[0.33, 0.35, 0.32] if match else [0.35, 0.33, 0.32]])
+    probs = torch.cat([other, sure.repeat(12, 1), unsure.repeat(12, 1)])
+    keywords = torch.tensor([-1] * 36 + [0] * 24)
+    weighed = weigh_keywords(probs, keywords, 1.0)
+    assert (weighed[48:].argmax(1) == (0 if match else 1)).all()
+    assert ((weighed[48:, 0] > unsure[0, 0]) == match).all()
+    assert (weighed[36:48].argmax(1) == (0 if match else 1)).all()  # those that are sure stay
+
+
+def test_weigh_keywords_depends_on_all_it_is_given():
+    base = weigh_keywords(CROWD, KEYWORDS, 1.0)
+    assert not torch.allclose(base, weigh_keywords(CROWD.flip(1), KEYWORDS, 1.0))
+    assert not torch.allclose(base, weigh_keywords(CROWD, torch.tensor([0, 1, 2]), 1.0))
+    assert not torch.allclose(base, weigh_keywords(CROWD, torch.tensor([0, -1, 2]), 1.0))
+    assert not torch.allclose(base, weigh_keywords(CROWD, KEYWORDS, 0.5))
+
+
+def test_unreliable_predictions_leave_the_decision_to_keywords():
+    torch.testing.assert_close(
+        weigh_keywords(CROWD, KEYWORDS, 0.0),
+        torch.tensor([[2, 1, 1], [2, 1, 1], [2 / 3, 2 / 3, 8 / 3]], dtype=torch.float64) / 4,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("reliability", [0.0, 0.5, 1.0])
+def test_weigh_keywords_is_finite_for_certain_predictions(dtype, reliability):
+    probs = torch.eye(3, dtype=dtype)[[0, 0, 1, 2]]
+    weighed = weigh_keywords(probs, torch.tensor([0, 1, -1, 2]), reliability)
+    assert weighed.dtype == dtype
+    assert weighed.isfinite().all()
+    torch.testing.assert_close(weighed.sum(1), torch.ones(4, dtype=dtype))
+
+
+def test_weigh_keywords_of_no_sample_is_an_error():
+    with pytest.raises(ValueError, match="weigh_keywords needs at least one sample"):
+        weigh_keywords(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), 1.0)

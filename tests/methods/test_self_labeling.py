@@ -1,5 +1,6 @@
 """The cycle with `apl=self`: order of requests, schedule, shares and memory, observed by a recording Trainer."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from recording import LABELED, SEA, SKY, TASK, Recorder, images_of, random_logits
 
 from builders import PLAIN, labeled_set, unlabeled_set
-from ssdg.data.sets import Inputs, Task
+from ssdg.data.sets import Inputs, PseudoLabels, Task
 from ssdg.engine.batches import make_stream
 from ssdg.methods.adaptation.mcd import Mcd
 from ssdg.methods.api import ALL_VIEWS
@@ -274,3 +275,150 @@ def test_the_product_depends_on_apl(apl, kind, monkeypatch):
     monkeypatch.setattr(f"ssdg.methods.eid.averaged.{kind.__name__}", lambda *args: built.append(args))
     build_networks("backbone", "sizes", EidSettings(apl=apl))
     assert built == [("backbone", "sizes", EidSettings(apl=apl))]
+
+
+# Trust: 60 images of 3 classes by one network; the views of the last ones have another class.
+
+
+def with_changed_views(num_changed, num_views=1, n=60):
+    logits = ranked_logits(None, n, 1)[:1]
+    view = logits.clone()
+    view[:, n - num_changed :] = view[:, n - num_changed :].roll(1, -1) * 0.1  # another class, with less confidence
+    return torch.cat([logits, *[view] * num_views])
+
+
+@pytest.mark.parametrize(
+    ("trust", "num_changed", "expected"),
+    [
+        (0.0, 30, 16),  # 0.8 of a fair share of 20
+        (1.0, 30, 8),  # · 0.5
+        (2.0, 30, 4),  # · 0.25
+        (2.0, 0, 16),
+        (2.0, 60, 1),  # none agrees: the least there is
+        (1.0, 15, 12),  # · 0.75
+    ],
+)
+@pytest.mark.parametrize("num_views", [1, 3])
+def test_fewer_images_are_selected_where_views_disagree(trust, num_changed, expected, num_views):
+    y, keep = RememberingShare(0.8, trust=trust)(with_changed_views(num_changed, num_views))
+    counts = {k: int(keep[y == k].sum()) for k in range(3)}
+    assert counts == dict.fromkeys(range(3), expected)
+
+
+def test_networks_that_disagree_are_not_views_that_do():
+    """Two networks of the plain image: their mean is what a view is compared with, and there is none."""
+    logits = with_changed_views(30)
+    _, distrusted = RememberingShare(0.8, trust=2.0)(logits)
+    _, trusted = RememberingShare(0.8, trust=2.0, num_networks=2)(logits)
+    assert (int(distrusted.sum()), int(trusted.sum())) == (12, 48)
+
+
+def test_the_trust_of_a_run_is_that_of_its_settings():
+    task = Task(("a", "b", "c"), LABELED, {"sea": BIG_SEA})
+    counts = {}
+    for trust in (0.0, 2.0):
+        settings = {"networks": 1, "cycles": 1, "first_share": 0.8, "trust": trust}
+        recorder, *_ = run(task, lambda *_: with_changed_views(30), **settings)
+        counts[trust] = int(recorder.labels["apl/sea", 1].keep.sum())
+    assert counts == {0.0: 48, 2.0: 12}
+
+
+def test_keywords_change_labels():
+    """Images 0 to 2 are sure and match their keyword: q = 2/3, odds 4. Image 3 is 0.4 and 0.35: keyword 1 wins."""
+    probs = torch.tensor([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9], [0.4, 0.35, 0.25]])
+    keywords = np.array([0, 1, 2, 1])
+    assert RememberingShare(1.0)(probs.log()[None])[0].tolist() == [0, 1, 2, 0]
+    assert RememberingShare(1.0, keywords=keywords)(probs.log()[None])[0].tolist() == [0, 1, 2, 1]
+    assert RememberingShare(1.0, keywords=np.full(4, -1))(probs.log()[None])[0].tolist() == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize(("changed_view", "expected"), [(0.45, 0), (0.7, 1)])
+def test_keywords_count_more_where_views_disagree(changed_view, expected):
+    """Image 2 is 0.75 of class 0, and its keyword 1 has odds 2: 3 to 2, but √3 to 2 if half of the views agree."""
+    first, second = [0.99, 0.01, 0.9, *[0.9 - changed_view] * 3], [0.99, 0.01, 0.6, *[changed_view] * 3]
+    of_class_0 = torch.tensor([first, second])
+    logits = torch.stack([of_class_0, 1 - of_class_0], -1).log()
+    y, _ = RememberingShare(1.0, keywords=np.array([0, 1, 1, -1, -1, -1]))(logits)
+    assert y[2] == expected
+
+
+def test_keywords_are_not_remembered():
+    """They are weighed anew in every cycle; a mixture with what was remembered would count them twice."""
+    before, now = np.array([[0.6, 0.4]], np.float32), np.array([[0.2, 0.8]], np.float32)
+    rule = RememberingShare(1.0, 0.5, remembered=before, keywords=np.array([0]))
+    np.testing.assert_allclose(rule.update(now), [[0.4, 0.6]], rtol=1e-6)
+
+
+def first_labels_of(keep, votes, probs):
+    n = len(keep)
+    return PseudoLabels(np.zeros(n, np.int64), np.array(keep), np.ones(n, np.float32), np.array(votes), probs)
+
+
+def test_choose_selects_only_what_the_first_labeler_did():
+    """Half of a fair share of four: the most confident image of each class, 0 and 3; the labeler rejected 3."""
+    probs = np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.1, 0.9]], np.float32)
+    votes = [[0, 0, 1, 1]]
+    rule = RememberingShare(0.5, remembered=probs)
+    everything = rule.choose(first_labels_of([True] * 4, votes, probs))
+    assert (everything.y.tolist(), np.flatnonzero(everything.keep).tolist()) == ([0, 0, 1, 1], [0, 3])
+    rest = rule.choose(first_labels_of([True, True, True, False], votes, probs))
+    assert np.flatnonzero(rest.keep).tolist() == [0]
+    assert rest.probs is probs  # the rest of the labels is as it was
+
+
+def test_choose_trusts_views_that_agree_with_the_plain_image():
+    """A fair share of six images and two classes is three; two of six views agree, and 3 · 1/3 is one."""
+    first = np.array([0.9, 0.8, 0.7, 0.3, 0.2, 0.1], np.float32)
+    probs = np.stack([first, 1 - first], 1)
+    labels = first_labels_of([True] * 6, [[0, 0, 0, 1, 1, 1], [0, 1, 1, 0, 0, 1]], probs)
+    kept = [RememberingShare(1.0, trust=trust, remembered=probs).choose(labels).keep for trust in (0.0, 1.0)]
+    assert [np.flatnonzero(keep).tolist() for keep in kept] == [[0, 1, 2, 3, 4, 5], [0, 5]]
+
+
+# Web-labels of sea; sky is no crawl.
+KEYWORDS = np.array([2, 0, -1, 1])
+
+
+def crawl(strategy, **settings):
+    web = {} if strategy == "ignored" else {"sea": KEYWORDS}
+    task = replace(TASK, web=web, web_label=strategy)
+    return run(task, **{"cycles": 2, "first_share": 1.0, "last_share": 1.0, **settings})[0]
+
+
+def sea_of(stage):
+    learned = stage["labeled"]
+    rows = np.flatnonzero(learned.domain == 1)
+    return dict(zip(np.array(images_of(learned))[rows].tolist(), learned.y[rows].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("first_labels", ["self", "mcd", "self-training"])
+def test_retained_keywords_are_the_labels_of_every_cycle(first_labels):
+    recorder = crawl("retained", first_labels=first_labels)
+    for stage in recorder.trained("dcg"):
+        assert sea_of(stage) == {50: 2, 51: 0, 53: 1}  # image 52 has no keyword
+        assert not stage["labeled"].trusted[3:].any()
+    assert not any("sea" in key for _, key, _ in recorder.order())
+    assert ("label", "apl/sky", 2) in recorder.order()
+
+
+@pytest.mark.parametrize("first_labels", ["self", "mcd"])
+def test_refined_keywords_are_weighed_in_every_cycle(first_labels):
+    """All images look like class 0 by a little. The most confident one has no keyword: keywords have odds 2."""
+
+    def nearly_equal(learner, n, round):
+        probs = torch.tensor([0.4, 0.3, 0.3]).repeat(1, n, 1)
+        probs[0, 2] = torch.tensor([0.46, 0.27, 0.27])
+        return probs.log()
+
+    settings = {"logits": nearly_equal, "first_labels": first_labels, "networks": 1}
+    refined, ignored = (crawl(strategy, **settings).trained("dcg") for strategy in ("refined", "ignored"))
+    assert [sea_of(stage) for stage in refined] == [{50: 2, 51: 0, 52: 0, 53: 1}] * 2
+    assert [set(sea_of(stage).values()) for stage in ignored] == [{0}] * 2
+
+
+def test_ignored_keywords_do_not_reach_training():
+    """A crawl whose keywords are ignored is an unlabeled domain."""
+    with_crawl, without = crawl("ignored"), run(TASK, cycles=2, first_share=1.0, last_share=1.0)[0]
+    assert with_crawl.order() == without.order()
+    for first, second in zip(with_crawl.trained("dcg"), without.trained("dcg"), strict=True):
+        assert first["labeled"].y.tolist() == second["labeled"].y.tolist()

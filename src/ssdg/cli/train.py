@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..errors import Stopped
+from ..errors import Stopped, UserError
 
 if TYPE_CHECKING:
     from ..config import RunConfig
@@ -267,8 +267,9 @@ def use_minutes(
 
     cache = Path(options.cache) if options.cache else default_cache()
     if (folder / "run.json").exists():
-        run_file = read_run_file(folder)
-        chosen = run_file.options.get("chosen", {}) if run_file.options.get("minutes") == options.minutes else {}
+        started = read_run_file(folder).options
+        check_same_minutes(folder, started.get("minutes"), options.minutes)
+        chosen = started.get("chosen", {})
     else:
         budget = fit_minutes(config, problem, machine, cache, options.minutes or 0)
         chosen = budget.settings
@@ -278,6 +279,13 @@ def use_minutes(
     if "method" in chosen:  # too little time for the method: its settings have no meaning
         settings = {key: value for key, value in settings.items() if key in RUN_KEYS}
     return open_run({**with_full_paths(settings), **chosen}, cache, device=options.device)
+
+
+def check_same_minutes(folder: Path, before: float | None, now: float | None) -> None:
+    """Raise an error if the run in the folder was started with another number of minutes, or without."""
+    if before != now:
+        start = f"with --minutes {before:g}" if before is not None else "without --minutes"
+        raise UserError(f"the run in {folder} was started {start}; resume it {start}, or give another --out")
 
 
 def execute(

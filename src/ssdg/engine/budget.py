@@ -15,17 +15,18 @@ import torch
 
 from ..config import Flat, RunConfig
 from ..data.hidden import Problem
-from ..data.sets import Inputs
+from ..data.sets import Task
 from ..data.streams import Pipeline
 from ..devices import evaluation_batch
 from ..errors import UserError
 from ..machine import Machine
 from ..methods import find_method
-from ..methods.api import LearnerRequest, Progress
+from ..methods.api import VIEWS, Progress, StageRequest
 from ..models.backbones import backbones_of
 from .batches import make_stream
-from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines
-from .run import Builder
+from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines, tables_of
+from .plan import Planner, fit
+from .run import Builder, check_needs
 from .scores import MAX_IMAGES
 
 MAX_MINUTES = 60 * 24 * 365
@@ -39,7 +40,7 @@ MAP_SHARE = 0.5  # of the minutes that frozen layers may take at most
 class Speed:
     """Seconds on this machine."""
 
-    step: float  # of training
+    step: float  # of training, with the randomized views of its batch
     image: float  # labeled or evaluated
     map: float = 0.0  # of a frozen trunk, computed and stored
 
@@ -65,6 +66,7 @@ class Budget:
 def fit_minutes(config: RunConfig, problem: Problem, machine: Machine, cache: Path, minutes: float) -> Budget:
     """Return the settings with which the run takes about `minutes`, most of it training."""
     check_minutes(config, minutes)
+    check_needs(find_method(config.method), problem, config, machine.world)
     speed = measure_speed(config, problem, machine, cache)
     return choose_settings(config, work_of(config, problem), speed, minutes)
 
@@ -83,7 +85,8 @@ def check_minutes(config: RunConfig, minutes: float) -> None:
 def choose_settings(config: RunConfig, work: Work, speed: Speed, minutes: float) -> Budget:
     """Return views and steps that fit; without time for training, the classifier that needs least."""
     seconds = 60 * minutes * (1 - RESERVE) - FIXED_SECONDS
-    views = fitting_views(config.views, work, speed, MAP_SHARE * 60 * minutes)
+    needs_view = config.freeze != "none" and bool({*VIEWS} & {*find_method(config.method).needs})
+    views = max(fitting_views(config.views, work, speed, MAP_SHARE * 60 * minutes), int(needs_view))
     changes: Flat = {"views": views} if views != config.views else {}
     seconds -= map_seconds(views, work, speed)
     # Evaluation and labeling take a share of every step: the number of steps decides how often they happen.
@@ -104,11 +107,17 @@ def choose_settings(config: RunConfig, work: Work, speed: Speed, minutes: float)
             + f"; expected end {end}",
         )
     if work.num_trunks:
-        smallest = {"method": "probe", "views": 0}
+        smallest = replacement(config, "probe", freeze="all", views=0)
         return Budget(smallest, f"{minutes:g} minutes are too few for one cycle here: training a probe instead")
     few = max(1, int(seconds / speed.step))
-    plain: Flat = {"method": "source-only", "epochs": 1, "iterations": few}
+    plain = replacement(config, "source-only", epochs=1, iterations=few)
     return Budget(plain, f"{minutes:g} minutes are too few for one cycle here: training source-only for {few} steps")
+
+
+def replacement(config: RunConfig, method: str, **settings: Any) -> Flat:
+    """Return the settings of a method that replaces the configured one; it may not support its web-labels."""
+    is_supported = config.web_label in find_method(method).web_labels
+    return {"method": method, **settings, **({} if is_supported else {"web_label": "ignored"})}
 
 
 def step_choices(fewest: float, most: float) -> list[int]:
@@ -133,34 +142,52 @@ def map_seconds(views: int, work: Work, speed: Speed) -> float:
 def work_of(config: RunConfig, problem: Problem) -> Work:
     """Count the images of a run."""
     task = problem.task
+    trained, scored = tables_of(problem, config)
     unlabeled = sum(len(pool) for pool in task.unlabeled.values())
-    target = len(problem.target.images) if problem.target is not None else 0
-    held_out = len(problem.validation) if problem.validation is not None else 0
+    watched = min(MAX_IMAGES, unlabeled) if "unlabeled" in find_method(config.method).needs else 0
     nested = type(config.settings).nested_methods(dict(config.settings))
     frozen = {config.freeze, *(inner.freeze for inner in nested.values())} - {"none", None}
-    watched = min(MAX_IMAGES, unlabeled)
-    return Work(len(task.labeled) + unlabeled, target + held_out + watched, unlabeled, len(frozen))
+    return Work(sum(map(len, trained)), sum(map(len, scored)) + watched, unlabeled, len(frozen))
 
 
 def measure_speed(config: RunConfig, problem: Problem, machine: Machine, cache: Path) -> Speed:
     """Time a few steps, an evaluation and, with a frozen trunk, a few maps."""
-    method, task = find_method(config.method), problem.task
+    task = problem.task
     pipelines = open_pipelines(config, problem, machine, cache)
-    builder = Builder(config, len(task.classes), machine)
-    learner: Any = builder.make(LearnerRequest("speed", method.learner, config.settings))
+    request = product_stage(config, task, Builder(config, len(task.classes), machine))
+    learner: Any = request.learner
     pipeline, map_time = open_maps(learner, problem, pipelines)
-    pool = task.pool if "unlabeled" in method.needs and config.settings.num_labelings() == 0 else None
-    inputs = method.inputs(task.labeled, pool, config.settings) if pool is not None else Inputs(task.labeled)
-    batch = make_stream(inputs, config.settings.batch, 0, pipeline).draw(0)
+    stream = make_stream(request.inputs, request.settings.batch, 0, pipeline)
+    stream.draw(0)  # computes the maps that it reads
     learner.nets.train()
     at = Progress(round=1, epoch=0, epochs=1, step=0, steps=NUM_TIMED)
-    step = median(seconds_of(lambda: learner.step(batch, at)) for _ in range(NUM_TIMED))
+    step = median(seconds_of(lambda: learner.step(stream.draw(0), at)) for _ in range(NUM_TIMED))
     rows = np.arange(min(evaluation_batch(pipeline.device, config.size), len(task.labeled)))
     learner.nets.eval()
     with torch.inference_mode():
-        x = pipeline.plain(task.labeled.images, rows)
-        image = min(seconds_of(lambda: learner.logits(x)) for _ in range(2)) / len(rows)
+        images = task.labeled.images
+        image = min(seconds_of(lambda: learner.logits(pipeline.plain(images, rows))) for _ in range(2)) / len(rows)
     return Speed(step, image, map_time)
+
+
+@dataclass
+class ProductRecorder(Planner):
+    """A runner that trains nothing and keeps the first stage of the product."""
+
+    request: StageRequest | None = None
+
+    def run_stage(self, request: StageRequest) -> None:
+        """Keep the request if it is the first for the product."""
+        if request.product and self.request is None:
+            self.request = request
+
+
+def product_stage(config: RunConfig, task: Task, builder: Builder) -> StageRequest:
+    """Return the first request to train the product, with the networks and images that the method asks for."""
+    recorder = ProductRecorder()
+    fit(config, task, recorder, builder.build)
+    assert recorder.request is not None
+    return recorder.request
 
 
 def open_maps(learner: Any, problem: Problem, pipelines: Pipelines) -> tuple[Pipeline, float]:

@@ -118,11 +118,11 @@ class Settings(BaseModel):
         return self.model_copy(update=update)
 
     def with_steps(self, steps: int) -> dict[str, Any] | None:
-        """Return the changes with which training takes about `steps` steps; None if the stages cannot be scaled."""
+        """Return changes with which training takes at most `steps` steps, nearly all of them; None if it cannot."""
         if self.nested():
             return None
         epochs = min(MAX_EVALUATIONS, steps)
-        return {"epochs": epochs, "iterations": max(1, round(steps / epochs))}
+        return {"epochs": epochs, "iterations": steps // epochs}
 
     def fewest_steps(self) -> int:
         """Return the number of steps below which training is not worth its time."""

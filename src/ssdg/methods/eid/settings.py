@@ -127,10 +127,10 @@ class EidSettings(DcgSettings):
         """Return a start and cycles of about `steps` steps together, if the networks label themselves."""
         if self.apl != SELF:
             return None
-        start_steps = 0.0 if self.is_pretrained else START_SHARE * steps
-        cycles = min(self.cycles, max(1, int((steps - start_steps) / MIN_CYCLE_STEPS)))
-        iterations = max(1, round((steps - start_steps) / cycles))
-        start_epochs = max(1, round(start_steps / iterations)) if start_steps else 0
+        start_share = 0.0 if self.is_pretrained else START_SHARE
+        cycles = min(self.cycles, max(1, int((1 - start_share) * steps / MIN_CYCLE_STEPS)))
+        start_epochs = max(1, round(cycles * start_share / (1 - start_share))) if start_share else 0
+        iterations = max(1, steps // (start_epochs + cycles))
         return {"cycles": cycles, "epochs": 1, "iterations": iterations, "start_epochs": start_epochs}
 
     @property

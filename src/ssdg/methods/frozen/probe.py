@@ -32,6 +32,10 @@ class ProbeSettings(Settings):
         20_000, ge=1, description="images of a set that are used at most, evenly from all classes; bounds the memory"
     )
 
+    def with_steps(self, steps: int) -> dict[str, Any] | None:
+        """Return None: one solution is enough, so there is nothing to scale."""
+        return None
+
 
 class Probe:
     """One linear layer on L2-normalized features; it starts at zero, so no seed has an effect on it."""
