@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -272,7 +273,7 @@ def use_minutes(
         chosen = started.get("chosen", {})
     else:
         budget = fit_minutes(config, problem, machine, cache, options.minutes or 0)
-        chosen = budget.settings
+        chosen = json.loads(machine.same(json.dumps(budget.settings)))  # every process has its own speed
         if machine.is_main:
             print(budget.note)
     options.chosen.update(chosen)
