@@ -65,6 +65,15 @@ def test_a_row_keeps_its_own_preset(grid) -> None:  # type: ignore[no-untyped-de
     assert [cell.config["lr_shape"] for cell in cells] == ["fixed", "hump"]
 
 
+def test_rows_that_preset_best_makes_equal_are_rejected(grid) -> None:  # type: ignore[no-untyped-def]
+    rows = (Row("eid", "ours", "eid"), Row("eid, style=false", "ours", "eid", {"style": False}))
+    suite = replace(SUITE, rows=rows)
+    with pytest.raises(UserError, match=r"rows 'eid' and 'eid, style=false' are the same run in preset best; use"):
+        grid(suite, tasks=("P>S",), preset="best")
+    assert len(grid(suite, tasks=("P>S",), preset="best", methods=("eid, style=false",)).cells) == 1
+    assert len({cell.id for cell in grid(suite, tasks=("P>S",), preset="quick").cells}) == 2
+
+
 @pytest.mark.parametrize("word", ["P>night", "P:night", "photo → NIGHT"])
 def test_spellings_of_a_task(word: str, grid) -> None:  # type: ignore[no-untyped-def]
     assert grid(tasks=(word,)).tasks == ("P>night",)

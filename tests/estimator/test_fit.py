@@ -76,7 +76,7 @@ def test_without_a_folder_the_run_lives_with_the_object(cache: Path, capsys: pyt
 
 
 def test_crawls_with_keywords(cache: Path) -> None:
-    eid = small(cache, "eid", settings={"cycles": 1, "labeler": {"epochs": 1, "batch": 4}})
+    eid = small(cache, "eid", preset="quick", settings={"cycles": 1, "labeler": {"epochs": 1, "batch": 4}})
     eid.fit(arrays("photo"), web=arrays("neon"), web_label="retained")
     assert eid.result_["config"]["web_label"] == "retained"
     assert eid.result_["task"]["unlabeled"] == ["web"]

@@ -102,6 +102,8 @@ def expand(suite: Suite, choice: SuiteChoice, cache: Path, *, device: str = "aut
         settings |= {"method": row.method, "preset": row_preset, "seed": seed}
         config = resolve_config(settings, benchmark, device=device)
         cells.append(Cell(config.hash, row.name, task, seed, config.flat()))
+    if preset == "best":
+        check_distinct(cells)
     return Grid(
         format=1,
         name=suite.name,
@@ -116,6 +118,18 @@ def expand(suite: Suite, choice: SuiteChoice, cache: Path, *, device: str = "aut
         row_order=tuple(row.name for row in suite.rows),
         task_order=tuple(domains.tasks),
     )
+
+
+def check_distinct(cells: list[Cell]) -> None:
+    """Reject rows of preset `best` that take out a part of the paper's cycle which `best` leaves out anyway."""
+    rows: dict[str, str] = {}
+    for cell in cells:
+        other = rows.setdefault(cell.id, cell.row)
+        if other != cell.row:
+            raise UserError(
+                f"rows '{other}' and '{cell.row}' are the same run in preset best; use --preset paper, release, "
+                "fast or quick, or leave one of them out with --methods"
+            )
 
 
 def default_data(suite: Suite) -> str:
