@@ -52,6 +52,7 @@ def _draw_target(axes: Any, results: Runs, target: str | None) -> None:
         if before != after:
             axes.axvline(epoch + 0.5, color="0.8", linewidth=1)
     axes.set(xlabel="epoch of DCG (gray lines: next cycle)", ylabel="accuracy (%)", title=f"unseen domain: {target}")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylim(0, 100)
     axes.legend(frameon=False, loc="lower right")
 
