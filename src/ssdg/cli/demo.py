@@ -103,7 +103,7 @@ def demo(
     report = write_report([run_folder(folder, row, seed) for row in config.rows for seed in seeds], folder)
     console.print(f"figure: {figure}\nnumbers: {folder / 'demo.json'}\nreport: {report}")
     if not open_set:
-        console.print(MORE_TIME)
+        console.print(MORE_TIME, soft_wrap=True)
     return 0
 
 
