@@ -209,8 +209,8 @@ QUICK_DIGITS: dict[str, Any] = {
     "iterations": 27,
     "labeler": {"epochs": 3},
 }
-# One network that labels for itself. Whether the paper's parts pay on top of it was not measured on digits, and on one
-# task of PACS only: docs/results/best-pacs.md.
+# One network that labels for itself. Whether the paper's parts pay on top of it was not measured on digits, and on
+# one task of PACS only: docs/results/best-pacs.md.
 BEST: dict[str, Any] = {
     "apl": SELF,
     "warm_epochs": 0,
