@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runs import same_weights
+from ssdg import SSDG, UserError
 from ssdg.cli import call
 from ssdg.engine.budget import Speed
 from ssdg.methods.source_only import SourceOnly
@@ -160,3 +161,30 @@ def test_methods_that_cannot_be_scaled(
     assert "--minutes cannot scale the stages" in told
     assert watch.calls == 0
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("setting", ["epochs=3", "cycles=2", "iterations=5"])
+def test_what_the_minutes_choose_cannot_be_given(
+    setting: str, world: Path, cache: Path, tmp_path: Path, watch: Watch, complaint: Any
+) -> None:
+    message = complaint(*command(world, cache, tmp_path / "run", "--minutes", 1, setting))
+    assert f"{setting} was given with --minutes" in message
+    assert watch.calls == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_estimator_has_minutes(world: Path, cache: Path, tmp_path: Path, watch: Watch) -> None:
+    """A fitted run is not measured again, and the command line continues it."""
+    out = tmp_path / "run"
+    model = SSDG("source-only", minutes=0.3, size=32, out=out, device="cpu", cache=cache, settings={"batch": 8})
+    for _ in range(2):
+        model.fit(world / "photo", [world / "night"])
+    assert watch.calls == 1
+    run = json.loads((out / "run.json").read_text())
+    assert run["options"]["minutes"] == 0.3
+    assert run["config"]["iterations"] == run["options"]["chosen"]["iterations"] > 1
+    assert call(["resume", str(out)]) == 0
+    with pytest.raises(UserError, match="was started with"):
+        SSDG(**{**model.get_params(), "minutes": 5}).fit(world / "photo", [world / "night"])
+    with pytest.raises(UserError, match="is not a number of minutes"):
+        SSDG(minutes="ten").fit(world / "photo")

@@ -169,6 +169,12 @@ def test_views_of_a_given_number_do_not_increase() -> None:
     assert "views" not in values
 
 
+def test_views_that_the_user_chose_do_not_change() -> None:
+    slow = replace(WITH_MAPS, map=0.008)
+    assert "views" in choose_settings(photos(), PHOTOS, slow, 10).settings
+    assert "views" not in choose_settings(photos(views=5), PHOTOS, slow, 15, keep_views=True).settings
+
+
 @pytest.mark.parametrize("method", ["fixmatch", "mean-teacher"])
 def test_a_method_that_compares_views_keeps_one(method: str) -> None:
     config = chosen(photos(method=method), replace(PHOTOS, num_trunks=1), replace(WITH_MAPS, map=0.03), 20)

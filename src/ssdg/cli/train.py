@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..errors import Stopped, UserError
+from ..errors import Stopped
 
 if TYPE_CHECKING:
     from ..config import RunConfig
@@ -215,12 +214,19 @@ def new_profile(device: str) -> Profile:
 
 def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
     """Train, or run all phases on a few images."""
+    from ..engine.budget import open_timed_run
     from ..engine.plan import shorten_run
+    from ..engine.setup import default_cache
 
     config, problem, machine = prepare(settings, options)
     folder = out or default_folder(config)
     if options.minutes is not None:
-        config, problem = use_minutes(settings, config, problem, machine, folder, options)
+        cache = Path(options.cache) if options.cache else default_cache()
+        timed = open_timed_run(settings, config, problem, machine, folder, cache, options.minutes, options.device)
+        config, problem = timed.config, timed.problem
+        options.chosen.update(timed.chosen)
+        if timed.note and machine.is_main:
+            print(timed.note)
     if dry_run:
         config, problem = shorten_run(config, problem)
     if not dry_run:
@@ -250,43 +256,6 @@ def prepare(settings: dict[str, Any], options: RunOptions) -> tuple[RunConfig, P
     cache = Path(options.cache) if options.cache else default_cache()
     config, problem = open_run(settings, cache, device=options.device)
     return config, problem, start_machine(options.device, config.precision)
-
-
-def use_minutes(
-    settings: dict[str, Any],
-    config: RunConfig,
-    problem: Problem,
-    machine: Machine,
-    folder: Path,
-    options: RunOptions,
-) -> tuple[RunConfig, Problem]:
-    """Return the run with settings that fit `options.minutes`; a run that was started keeps those chosen then."""
-    from ..config import RUN_KEYS
-    from ..engine.budget import fit_minutes
-    from ..engine.run import read_run_file
-    from ..engine.setup import default_cache, open_run, with_full_paths
-
-    cache = Path(options.cache) if options.cache else default_cache()
-    if (folder / "run.json").exists():
-        started = read_run_file(folder).options
-        check_same_minutes(folder, started.get("minutes"), options.minutes)
-        chosen = started.get("chosen", {})
-    else:
-        budget = fit_minutes(config, problem, machine, cache, options.minutes or 0)
-        chosen = json.loads(machine.same(json.dumps(budget.settings)))  # every process has its own speed
-        if machine.is_main:
-            print(budget.note)
-    options.chosen.update(chosen)
-    if "method" in chosen:  # too little time for the method: its settings have no meaning
-        settings = {key: value for key, value in settings.items() if key in RUN_KEYS}
-    return open_run({**with_full_paths(settings), **chosen}, cache, device=options.device)
-
-
-def check_same_minutes(folder: Path, before: float | None, now: float | None) -> None:
-    """Raise an error if the run in the folder was started with another number of minutes, or without."""
-    if before != now:
-        start = f"with --minutes {before:g}" if before is not None else "without --minutes"
-        raise UserError(f"the run in {folder} was started {start}; resume it {start}, or give another --out")
 
 
 def execute(

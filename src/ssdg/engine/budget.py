@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..config import Flat, RunConfig
+from ..config import RUN_KEYS, Flat, RunConfig
 from ..data.hidden import Problem
 from ..data.sets import Task
 from ..data.streams import Pipeline
@@ -26,8 +27,9 @@ from ..models.backbones import backbones_of
 from .batches import make_stream
 from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines, tables_of
 from .plan import Planner, fit
-from .run import Builder, check_needs
+from .run import Builder, check_needs, read_run_file
 from .scores import MAX_IMAGES
+from .setup import open_run, with_full_paths
 
 MAX_MINUTES = 60 * 24 * 365
 NUM_TIMED = 5  # steps
@@ -63,12 +65,67 @@ class Budget:
     note: str
 
 
-def fit_minutes(config: RunConfig, problem: Problem, machine: Machine, cache: Path, minutes: float) -> Budget:
+def fit_minutes(
+    config: RunConfig, problem: Problem, machine: Machine, cache: Path, minutes: float, *, keep_views: bool = False
+) -> Budget:
     """Return the settings with which the run takes about `minutes`, most of it training."""
     check_minutes(config, minutes)
     check_needs(find_method(config.method), problem, config, machine.world)
     speed = measure_speed(config, problem, machine, cache)
-    return choose_settings(config, work_of(config, problem), speed, minutes)
+    return choose_settings(config, work_of(config, problem), speed, minutes, keep_views=keep_views)
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """A run whose settings fit a number of minutes; `note` is empty if they were chosen when it was started."""
+
+    config: RunConfig
+    problem: Problem
+    chosen: Flat
+    note: str
+
+
+def open_timed_run(
+    settings: Flat,
+    config: RunConfig,
+    problem: Problem,
+    machine: Machine,
+    folder: Path,
+    cache: Path,
+    minutes: float,
+    device: str,
+) -> TimedRun:
+    """Return the run with settings that fit `minutes`; a run that was started keeps those chosen then."""
+    note = ""
+    if (folder / "run.json").exists():
+        started = read_run_file(folder).options
+        check_same_minutes(folder, started.get("minutes"), minutes)
+        chosen = started.get("chosen", {})
+    else:
+        check_free(settings, config)
+        budget = fit_minutes(config, problem, machine, cache, minutes, keep_views="views" in settings)
+        chosen = json.loads(machine.same(json.dumps(budget.settings)))  # every process has its own speed
+        note = budget.note
+    if "method" in chosen:  # too little time for the method: its settings have no meaning
+        settings = {key: value for key, value in settings.items() if key in RUN_KEYS}
+    return TimedRun(*open_run({**with_full_paths(settings), **chosen}, cache, device=device), chosen, note)
+
+
+def check_free(settings: Flat, config: RunConfig) -> None:
+    """Raise an error if the user chose what the minutes have to choose."""
+    fixed = [name for name in config.settings.with_steps(1000) or {} if name in settings]
+    if fixed:
+        raise UserError(
+            f"{fixed[0]}={settings[fixed[0]]} was given with --minutes, which chooses {fixed[0]} itself; "
+            "leave out one of the two"
+        )
+
+
+def check_same_minutes(folder: Path, before: float | None, now: float) -> None:
+    """Raise an error if the run in the folder was started with another number of minutes, or without."""
+    if before != now:
+        start = f"with --minutes {before:g}" if before is not None else "without --minutes"
+        raise UserError(f"the run in {folder} was started {start}; resume it {start}, or give another --out")
 
 
 def check_minutes(config: RunConfig, minutes: float) -> None:
@@ -82,11 +139,14 @@ def check_minutes(config: RunConfig, minutes: float) -> None:
         )
 
 
-def choose_settings(config: RunConfig, work: Work, speed: Speed, minutes: float) -> Budget:
+def choose_settings(
+    config: RunConfig, work: Work, speed: Speed, minutes: float, *, keep_views: bool = False
+) -> Budget:
     """Return views and steps that fit; without time for training, the classifier that needs least."""
     seconds = 60 * minutes * (1 - RESERVE) - FIXED_SECONDS
     needs_view = config.freeze != "none" and bool({*VIEWS} & {*find_method(config.method).needs})
-    views = max(fitting_views(config.views, work, speed, MAP_SHARE * 60 * minutes), int(needs_view))
+    fitting = config.views if keep_views else fitting_views(config.views, work, speed, MAP_SHARE * 60 * minutes)
+    views = max(fitting, int(needs_view))
     changes: Flat = {"views": views} if views != config.views else {}
     seconds -= map_seconds(views, work, speed)
     # Evaluation and labeling take a share of every step: the number of steps decides how often they happen.

@@ -38,6 +38,9 @@ class SSDG:
         As in `ssdg train`; None uses the preset's value.
     discover_domains
         'auto', or the number of domains to split each unlabeled domain into, by style.
+    minutes
+        How long to train, about: measures this machine and chooses steps, cycles and stored views, as
+        `ssdg train --minutes` does. None trains as long as the preset says.
     out
         The run's folder. Calling `fit` again with the same `out` resumes an interrupted run, with bit-identical
         weights. None uses a temporary folder, which exists as long as the object.
@@ -79,6 +82,7 @@ class SSDG:
         size: int | None = None,
         seed: int = 0,
         discover_domains: int | str | None = None,
+        minutes: float | None = None,
         out: str | Path | None = None,
         device: str = "auto",
         threads: int | None = None,
@@ -92,6 +96,7 @@ class SSDG:
         self.size = size
         self.seed = seed
         self.discover_domains = discover_domains
+        self.minutes = minutes
         self.out = out
         self.device = device
         self.threads = threads

@@ -24,6 +24,7 @@ from ..data.parallel import num_cores
 from ..data.sources.benchmark import read_class_folder
 from ..data.sources.tree import Reader
 from ..display import Display, is_watched
+from ..engine.budget import open_timed_run
 from ..engine.events import Listener
 from ..engine.run import run
 from ..engine.setup import default_cache, open_run, with_full_paths
@@ -80,7 +81,14 @@ def fit_run(
         machine = start_machine(params["device"], config.precision)
         if is_temporary and machine.world > 1:
             raise UserError("several processes need a common folder to train in, but out is None; set SSDG(out=...)")
-        train(config, problem, folder, machine, {**params, "cache": cache}, callbacks)
+        timing: dict[str, Any] = {}
+        if params["minutes"] is not None:
+            timed = open_timed_run(
+                settings, config, problem, machine, folder, cache, float(params["minutes"]), params["device"]
+            )
+            config, problem = timed.config, timed.problem
+            timing = {"minutes": float(params["minutes"]), "chosen": timed.chosen}
+        train(config, problem, folder, machine, {**params, "cache": cache}, callbacks, timing)
     write_labels(folder / "model", prepared, problem, params)
     if is_temporary:
         remove_all_but(root, INPUTS, folder.name)
@@ -119,6 +127,9 @@ def check_options(params: Mapping[str, Any], callbacks: Sequence[Listener]) -> N
         not isinstance(threads, int | np.integer) or isinstance(threads, bool) or threads < 1
     ):
         raise UserError(f"threads={threads!r} is not a number of threads; pass an integer of at least 1, or None")
+    minutes = params["minutes"]
+    if minutes is not None and (isinstance(minutes, bool) or not isinstance(minutes, int | float | np.number)):
+        raise UserError(f"minutes={minutes!r} is not a number of minutes; pass a number above 0, such as 10, or None")
     if callable(callbacks) or not all(map(callable, callbacks)):
         raise UserError("callbacks is not a list of functions; pass for example callbacks=[print]")
 
@@ -142,9 +153,11 @@ def train(
     machine: Machine,
     params: Mapping[str, Any],
     callbacks: Sequence[Listener],
+    timing: Mapping[str, Any],
 ) -> None:
     """Run training, with a display on a terminal; raise `KeyboardInterrupt` if the user stops it."""
     options = {**{name: params[name] for name in ("device", "threads")}, "cache": str(params["cache"].absolute())}
+    options |= timing
     try:
         with Display(folder, quiet=not (machine.is_main and is_watched())) as display:
             display.announce(config, problem)
