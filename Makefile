@@ -4,7 +4,7 @@ VENV   ?= .venv
 PIP    := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH  := $(shell grep '^torch==' constraints.txt)
 
-.PHONY: demo test lint types check clean
+.PHONY: demo test lint types check campaign clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/ssdg demo
@@ -20,6 +20,11 @@ types: $(VENV)/.dev
 
 check: $(VENV)/.dev
 	$(VENV)/bin/pytest -n 2 --dist worksteal
+
+# Kills, faults and hostile inputs; not a part of `make test`, which runs a slice of it. See docs/reliability.md.
+MINUTES ?= 60
+campaign: $(VENV)/.dev
+	$(VENV)/bin/python -m campaign --minutes $(MINUTES)
 
 $(VENV)/.torch: constraints.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
