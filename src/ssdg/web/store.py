@@ -24,7 +24,7 @@ from ..data.sources.manifest import (
     write_manifest,
 )
 from ..errors import UserError
-from ..files import locked, remove_leftovers, write_bytes
+from ..files import locked, read_bytes, remove_leftovers, write_bytes
 from .untrusted import Picture, Refused, one_line
 
 _JOURNAL = ".manifest.journal"  # one JSON object per line
@@ -186,7 +186,7 @@ def _replay(journal: Path, manifest: Manifest) -> None:
     """Add the rows of a journal to the manifest; truncated lines are ignored."""
     if not journal.exists():
         return
-    for line in journal.read_bytes().split(b"\n"):
+    for line in read_bytes(journal).split(b"\n"):
         with suppress(ValueError):
             manifest.put(from_cells(json.loads(line)))
 
