@@ -145,6 +145,11 @@ def is_locked(path: Path) -> bool:
     return False
 
 
+def real_path(path: str | Path) -> Path:
+    """Return the absolute path without links; unlike `Path.resolve`, accept a link to itself."""
+    return Path(os.path.realpath(path))
+
+
 def file_name(path: str) -> str:
     """Return the last part of a path."""
     return Path(path).name

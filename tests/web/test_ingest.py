@@ -193,6 +193,12 @@ def test_links_to_themselves_are_refused(tmp_path: Path, capsys: Capture) -> Non
     }
 
 
+def test_an_output_folder_that_links_to_itself_is_one_sentence(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    crawl = class_folders(tmp_path / "crawl", {"dog": 2})
+    (tmp_path / "self").symlink_to("self")
+    assert "self" in complaint("web", "ingest", crawl, "--out", tmp_path / "self")
+
+
 def test_damaged_entries_are_refused_with_a_reason(tmp_path: Path, capsys: Capture) -> None:
     archive = tmp_path / "crawl.zip"
     with zipfile.ZipFile(archive, "w") as opened:

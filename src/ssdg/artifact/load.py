@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from ..data.augment import to_float
 from ..data.sources.tree import Item
 from ..devices import evaluation_batch
 from ..errors import UserError
-from ..files import read_text
+from ..files import read_text, real_path
 from ..inference.agreement import check_precision
 from ..inference.classifier import Answer, OutOfMemory, free_memory, require_rejection
 from ..inference.predictions import Prediction
@@ -262,7 +261,7 @@ def read_json(path: Path) -> Any:
 
 def regular_file(path: Path) -> Path:
     """Return the path if it is a regular file; reject a symbolic link that leaves its folder."""
-    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(path.parent.resolve()):
+    if path.is_symlink() and not real_path(path).is_relative_to(path.parent.resolve()):
         raise UserError(
             f"'{path}' is a symbolic link that leaves its folder and is not followed; copy the file into the folder"
         )

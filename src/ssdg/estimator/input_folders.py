@@ -27,7 +27,7 @@ from ..data.sources.benchmark import is_ood
 from ..data.sources.decode import FORMATS, open_image
 from ..data.sources.tree import IMAGE_SUFFIXES, Item, Reader, is_junk
 from ..errors import UserError
-from ..files import locked, read_text
+from ..files import locked, read_text, real_path
 from .inputs import (
     Content,
     Images,
@@ -137,7 +137,7 @@ def _write_image(content: Content, reader: Reader, stem: Path, where: str) -> No
         Image.fromarray(content).save(f"{stem}.png", compress_level=1)
         return
     if isinstance(content, Item) and not content.entry and _has_image_suffix(content.file):
-        _link(Path(content.file).resolve(), Path(f"{stem}{Path(content.file).suffix.lower()}"))
+        _link(real_path(content.file), Path(f"{stem}{Path(content.file).suffix.lower()}"))
         return
     data = read_content(content, reader, where)
     assert isinstance(data, bytes)  # rows of .npz files are not inputs here

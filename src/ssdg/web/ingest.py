@@ -14,6 +14,7 @@ from ..data.sources.manifest import INGEST, MAX_LICENSE_CHARS, REFUSED, Row
 from ..data.sources.tree import Reader
 from ..data.sources.zip_entries import is_zip
 from ..errors import UserError
+from ..files import real_path
 from .collection_report import CollectionReport, count_classes
 from .ingest_sources import SourceFile, list_archive, list_folder, read_list
 from .store import Store, check_label
@@ -70,7 +71,7 @@ def list_source(options: IngestOptions, out: Path) -> Listing:
 
 
 def _check_disjoint(source: Path, out: Path) -> None:
-    source_path, out_path = source.resolve(), out.resolve()
+    source_path, out_path = real_path(source), real_path(out)
     if source_path.is_relative_to(out_path) or out_path.is_relative_to(source_path):
         raise UserError(f"'{source}' and --out '{out}' contain each other; choose another --out")
 

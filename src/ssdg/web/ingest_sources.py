@@ -16,6 +16,7 @@ from ..data.sources.manifest import REFUSED
 from ..data.sources.tree import IMAGE_SUFFIXES, NO_IMAGES, Item, is_folder, is_junk, loop_reason, printable
 from ..data.sources.zip_entries import open_zip
 from ..errors import UserError
+from ..files import real_path
 from .untrusted import CLASS, ENCODINGS, LICENCE, PATH, URL, Refused, parse_table, try_decodings
 
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -93,12 +94,7 @@ def _check_link(path: Path, root: Path) -> Refused | None:
     """Return why not to follow a link: it leads in circles or leaves the source."""
     if reason := loop_reason(str(path)):
         return Refused("unreadable", reason)
-    return None if _real_path(path).is_relative_to(root) else Refused("outside", "a link that leaves the source")
-
-
-def _real_path(path: Path) -> Path:
-    """Return the path without links; unlike `Path.resolve`, this accepts a link to itself."""
-    return Path(os.path.realpath(path))
+    return None if real_path(path).is_relative_to(root) else Refused("outside", "a link that leaves the source")
 
 
 def _entry_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
@@ -254,7 +250,7 @@ def _resolve(path: str, root: Path, encoding: str) -> Path | Refused:
     if has_drive(relative):
         return Refused("outside", "the path leaves the root")
     if leaves_root(relative):
-        inside = _real_path(root / relative)
+        inside = real_path(root / relative)
         if not inside.is_relative_to(root.resolve()):
             return Refused("outside", "the path leaves the root")
         relative = inside.relative_to(root.resolve()).as_posix()
