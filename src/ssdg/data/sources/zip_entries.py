@@ -83,8 +83,7 @@ class ZipEntries:
         try:
             if info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 return self._read_fast(info)
-            with self.zip.open(info) as entry:
-                return b"".join(iter(lambda: entry.read(_PIECE), b""))
+            return self._read_slowly(info)
         except ZIP_ERRORS as error:
             raise OSError(f"damaged archive entry ({error or type(error).__name__})") from None
 
@@ -93,6 +92,15 @@ class ZipEntries:
             return self.zip.getinfo(name)
         except KeyError:
             raise OSError("no longer in its archive") from None
+
+    def _read_slowly(self, info: zipfile.ZipInfo) -> bytes:
+        try:
+            with self.zip.open(info) as entry:
+                return b"".join(iter(lambda: entry.read(_PIECE), b""))
+        except OSError as error:
+            if error.errno is not None:  # an error of the disk
+                raise
+            raise EOFError(str(error)) from None  # how bz2 reports damage
 
     def _read_fast(self, info: zipfile.ZipInfo) -> bytes:
         handle = self._file.fileno()
