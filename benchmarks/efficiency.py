@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from ssdg.data.cache import FilePixels, load_images
+from ssdg.data.cache import load_images
 from ssdg.data.hidden import Problem
+from ssdg.data.pixel_files import FilePixels
 from ssdg.data.sets import ImageTable, Inputs, LabeledSet, Task, UnlabeledSet
 from ssdg.data.sources.decode import decode
 from ssdg.data.sources.tree import Reader, read_tree

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from ssdg.data.augment import to_float
-from ssdg.data.cache import FilePixels
 from ssdg.data.map_cache import MapFile
+from ssdg.data.pixel_files import FilePixels
 from ssdg.engine.pipelines import ENCODE_BATCH, TrunkEncoder
 from ssdg.machine import is_fast_at_bf16, keep_freed_memory
 from ssdg.models.backbones import build_backbone

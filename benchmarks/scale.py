@@ -37,8 +37,9 @@ from torch import Tensor, nn
 
 from efficiency import CLASSES, trainer_for
 from ssdg.config import resolve
-from ssdg.data.cache import FilePixels, load_images
+from ssdg.data.cache import load_images
 from ssdg.data.hidden import Problem, Target
+from ssdg.data.pixel_files import FilePixels
 from ssdg.data.sets import ImageTable, Inputs, LabeledSet, Rows, Task, UnlabeledSet
 from ssdg.data.sources.tree import read_tree
 from ssdg.engine.batches import make_stream

@@ -13,8 +13,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from .data.sets import AugmentKind, DataKind, Setting, WebLabel
-from .errors import UserError, unknown
-from .files import file_name
+from .errors import NotRegularFileError, UserError, unknown
+from .files import file_name, read_text
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
 
@@ -345,7 +345,9 @@ def parse_overrides(args: Iterable[str]) -> Flat:
 def read_yaml(path: Path) -> Flat:
     """Read the settings in a YAML file."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.safe_load(read_text(path))
+    except NotRegularFileError:
+        raise
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = str(error).replace("\n", " ")
         raise UserError(f"{path} cannot be read as YAML settings: {reason}") from None

@@ -9,6 +9,16 @@ class UserError(ValueError):
     """
 
 
+class NotRegularFileError(OSError, UserError):
+    """A pipe, device or socket in place of a file, which could block forever or never end.
+
+    It is an `OSError`, so that a reader of many files lists it like any other file that cannot be read.
+    """
+
+    def __str__(self) -> str:
+        return f"'{self.filename}' is a pipe, a device or a socket; give a regular file"
+
+
 class Note(UserWarning):
     """Something worth knowing about a run that is no error; the command line prints it on one line."""
 

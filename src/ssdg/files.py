@@ -1,17 +1,74 @@
-"""Atomic file writes and locks between processes."""
+"""Reading of regular files only, atomic file writes, and locks between processes."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
-from .errors import UserError
+from .errors import NotRegularFileError, UserError
+
+_FLAGS = {"rb": os.O_RDONLY, "rb+": os.O_RDWR, "ab": os.O_WRONLY | os.O_APPEND | os.O_CREAT}
+
+
+def open_file(path: str | Path, mode: str = "rb", *, buffering: int = -1) -> IO[bytes]:
+    """Open a regular file; raise `NotRegularFileError` for a pipe, a device or a socket without waiting for it.
+
+    Every file that a user can name is opened here, because `open` waits forever for the writer of a pipe.
+    """
+    # O_NONBLOCK opens a pipe at once and changes nothing for regular files
+    handle = os.open(path, _FLAGS[mode] | os.O_NONBLOCK | os.O_NOCTTY, 0o644)
+    try:
+        kind = os.fstat(handle).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(kind):
+            raise NotRegularFileError(errno.EINVAL, "not a regular file", str(path))
+        return os.fdopen(handle, mode, buffering)
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def require_regular(path: Path) -> Path:
+    """Return the path of a regular file, for a library that opens it by name; raise an `OSError` for any other."""
+    open_file(path).close()
+    return path
+
+
+def read_bytes(path: str | Path, max_bytes: int | None = None) -> bytes:
+    """Return the content of a regular file; raise an `OSError` if it has more than `max_bytes`."""
+    with open_file(path, buffering=0) as file:
+        if max_bytes is not None:
+            require_size(os.fstat(file.fileno()).st_size, max_bytes)
+        return file.read()
+
+
+def require_size(num_bytes: int, max_bytes: int) -> None:
+    """Raise an `OSError` if there are more than `max_bytes`."""
+    if num_bytes > max_bytes:
+        raise OSError(f"{num_bytes:,} bytes, more than the limit of {max_bytes:,}")
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a regular file in hexadecimal digits."""
+    with open_file(path) as file:
+        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
+
+
+def read_text(path: str | Path, *, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """Return the text of a regular file, with line ends as in Python."""
+    with TextIOWrapper(open_file(path), encoding=encoding, errors=errors) as file:
+        return file.read()
 
 
 @contextmanager
@@ -68,7 +125,7 @@ def locked(path: Path, *, busy: str | None = None) -> Iterator[None]:
     If another process holds the lock, raise `UserError(busy)`, or wait if `busy` is None.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    with open_file(path, "ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:
@@ -79,13 +136,18 @@ def locked(path: Path, *, busy: str | None = None) -> Iterator[None]:
 def is_locked(path: Path) -> bool:
     """Return whether a process currently holds the lock on `path`."""
     try:
-        with path.open() as file:
+        with open_file(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:
         return True
     return False
+
+
+def real_path(path: str | Path) -> Path:
+    """Return the absolute path without links; unlike `Path.resolve`, accept a link to itself."""
+    return Path(os.path.realpath(path))
 
 
 def file_name(path: str) -> str:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from .errors import UserError
+from .files import read_bytes, read_text
 
 RESULT_FORMAT: Literal[2] = 2  # 1 (version 0.1) has no kinds, titles, groups and schedules; see `_upgraded`
 SAMPLES_FORMAT: Literal[1] = 1
@@ -382,8 +383,9 @@ def read_json(
     prepare: Callable[[Any], Any] = lambda values: values,
 ) -> Model:
     """Read a JSON file into a model; `prepare` changes the values before they are validated."""
+    content = read_bytes(path)
     try:
-        return model.model_validate(prepare(json.loads(path.read_bytes())))
+        return model.model_validate(prepare(json.loads(content)))
     except ValidationError as error:
         raise damaged(path, first_problem(error), remedy) from None
     except ValueError as error:
@@ -424,7 +426,7 @@ class Event:
 
 def read_events(path: Path) -> Iterator[Event]:
     """Yield the events of a file. Skip unknown kinds and a last line without an end, which is still being written."""
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.exists() else []
+    lines = read_text(path, errors="replace").split("\n")[:-1] if path.exists() else []
     for number, line in enumerate(lines, start=1):
         try:
             values = json.loads(line)

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from ssdg.data import cache as cache_module
 from ssdg.data.cache import load_images
 from ssdg.data.sources.decode import decode
 from ssdg.data.sources.tree import read_tree
-from ssdg.errors import UserError
+from ssdg.errors import Note, UserError
 
 BUILD = """
 import sys, time
@@ -131,6 +132,74 @@ def test_a_cut_data_file_is_built_again(tmp_path):
     (data,) = (tmp_path / "cache").glob("*.u8")
     os.truncate(data, 10)
     np.testing.assert_array_equal(load(root, tmp_path / "cache").images[np.arange(3)], expected)
+
+
+def alter(path, offset):
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def pixels_of(loaded):
+    return loaded.images[np.arange(len(loaded.images))]
+
+
+@pytest.mark.parametrize("row", [0, 7, 17])
+def test_an_altered_pixel_is_decoded_again(tmp_path, row):
+    root, cache = class_folders(tmp_path / "d", {"a": 18}), tmp_path / "cache"
+    expected = pixels_of(load(root, cache))
+    (data,) = cache.glob("*.u8")
+    alter(data, row * 8 * 8 * 3 + 5)
+    with pytest.warns(Note, match="is damaged and is built again"):
+        np.testing.assert_array_equal(pixels_of(load(root, cache)), expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Note)
+        np.testing.assert_array_equal(pixels_of(load(root, cache)), expected)
+
+
+@pytest.mark.parametrize("pattern", ["*.json", "listing-*.npy"])
+@pytest.mark.parametrize("damage", ["empty", "truncated", "altered", "other"])
+def test_a_damaged_index_is_built_again(tmp_path, pattern, damage):
+    root, cache = class_folders(tmp_path / "d", {"a": 3}), tmp_path / "cache"
+    expected = load(root, cache)
+    (path,) = cache.glob(pattern)
+    content = path.read_bytes()
+    if damage == "altered":
+        alter(path, len(content) - 20 if path.suffix == ".npy" else content.index(b"crc32") + 10)
+    else:
+        path.write_bytes({"empty": b"", "truncated": content[: len(content) // 2], "other": b"[1, 2]\n"}[damage])
+    with pytest.warns(Note, match="is damaged and is built again"):
+        got = load(root, cache)
+    np.testing.assert_array_equal(pixels_of(got), pixels_of(expected))
+    np.testing.assert_array_equal(got.item, expected.item)
+    assert path.read_bytes() == content
+
+
+def test_unreadable_images_keep_their_reasons_and_the_checksum_holds(tmp_path):
+    root, cache = class_folders(tmp_path / "d", {"a": 3}), tmp_path / "cache"
+    write(root / "a" / "bad.png", b"no image")
+    first = load(root, cache)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Note)
+        assert load(root, cache).unreadable == first.unreadable == (("a/bad.png", "not an image in a known format"),)
+
+
+def test_a_cache_of_an_earlier_version_gets_its_checksum(tmp_path):
+    root, cache = class_folders(tmp_path / "d", {"a": 3}), tmp_path / "cache"
+    load(root, cache)
+    (meta,) = cache.glob("*.json")
+    record = json.loads(meta.read_text())
+    checksum = record.pop("crc32")
+    meta.write_text(json.dumps(record))
+    load(root, cache, progress=lambda done, total: pytest.fail("decoded again"))
+    assert json.loads(meta.read_text())["crc32"] == checksum
+
+
+def test_a_system_that_cannot_reserve_space(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    root = class_folders(tmp_path / "d", {"a": 3})
+    write(root / "a" / "bad.png", b"no image")
+    assert len(load(root, tmp_path / "cache").images) == 3
 
 
 def test_a_file_that_changes_between_the_passes_is_told(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from runs import short_settings, train_here
-from ssdg.data.cache import FilePixels
 from ssdg.data.hidden import Problem
+from ssdg.data.pixel_files import FilePixels
 from ssdg.data.sets import ImageTable, LabeledSet, PseudoLabels, Task, UnlabeledSet
 from ssdg.data.streams import Pipeline
 from ssdg.engine.audit import audit_labels

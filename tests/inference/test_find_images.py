@@ -178,6 +178,16 @@ def test_loops_of_links_end_and_marked_folders_are_passed_over(tree: Path) -> No
     assert paths("photos") == before
 
 
+def test_a_link_to_itself_is_a_row_beside_the_others(tree: Path) -> None:
+    before = paths("photos")
+    (tree / "c" / "self").symlink_to("self")
+    entries = {entry.path: entry for entry in find_images(["photos"])}
+    loop = entries.pop("photos/c/self")
+    assert isinstance(loop, UnreadablePath)
+    assert loop.reason == "cannot be read: Too many levels of symbolic links"
+    assert list(entries) == before
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
 def test_a_folder_that_may_not_be_read_is_a_row(tree: Path) -> None:
     (tree / "a").chmod(0)

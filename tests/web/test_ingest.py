@@ -175,3 +175,39 @@ def test_an_empty_folder_is_a_failure(tmp_path: Path, capsys: Capture) -> None:
     code, _, err = ingest(capsys, tmp_path / "empty", tmp_path / "out")
     assert code == 1
     assert "no image found for any class" in err
+
+
+def test_links_to_themselves_are_refused(tmp_path: Path, capsys: Capture) -> None:
+    crawl = class_folders(tmp_path / "crawl", {"dog": 2})
+    (crawl / "dog" / "self").symlink_to("self")
+    code, _, err = ingest(capsys, crawl, tmp_path / "out")
+    assert (code, err) == (0, "")
+    assert by_origin(tmp_path / "out")["dog/self"].detail == "Too many levels of symbolic links"
+    write(crawl / "list.txt", b"dog/self dog\ndog/../dog/self dog\ndog/000.png dog\n")
+    code, _, err = ingest(capsys, crawl / "list.txt", tmp_path / "listed")
+    assert (code, err) == (0, "")
+    assert {origin: row.kept for origin, row in by_origin(tmp_path / "listed").items()} == {
+        "dog/self": False,
+        "dog/../dog/self": False,
+        "dog/000.png": True,
+    }
+
+
+def test_an_output_folder_that_links_to_itself_is_one_sentence(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    crawl = class_folders(tmp_path / "crawl", {"dog": 2})
+    (tmp_path / "self").symlink_to("self")
+    assert "self" in complaint("web", "ingest", crawl, "--out", tmp_path / "self")
+
+
+def test_damaged_entries_are_refused_with_a_reason(tmp_path: Path, capsys: Capture) -> None:
+    archive = tmp_path / "crawl.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("dog/good.png", png(1))
+        opened.writestr("dog/method.png", png(2))
+        opened.writestr("dog/size.png", png(3))
+        opened.getinfo("dog/method.png").compress_type = 97
+        opened.getinfo("dog/size.png").file_size = (1 << 64) - 1
+    code, _, err = ingest(capsys, archive, tmp_path / "out")
+    assert (code, err) == (0, "")
+    reasons = {origin: row.reason for origin, row in by_origin(tmp_path / "out").items()}
+    assert reasons == {"dog/good.png": "", "dog/method.png": "unreadable", "dog/size.png": "too-large"}

@@ -24,6 +24,7 @@ from ..data.augment import to_float
 from ..data.sources.tree import Item
 from ..devices import evaluation_batch
 from ..errors import UserError
+from ..files import read_text, real_path
 from ..inference.agreement import check_precision
 from ..inference.classifier import Answer, OutOfMemory, free_memory, require_rejection
 from ..inference.predictions import Prediction
@@ -253,14 +254,14 @@ def read_json(path: Path) -> Any:
     if path.stat().st_size > MAX_JSON_BYTES:
         raise damaged(path, f"it is larger than {MAX_JSON_BYTES:,} bytes")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise damaged(path, str(error)) from None
 
 
 def regular_file(path: Path) -> Path:
     """Return the path if it is a regular file; reject a symbolic link that leaves its folder."""
-    if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
+    if path.is_symlink() and not real_path(path).is_relative_to(path.parent.resolve()):
         raise UserError(
             f"'{path}' is a symbolic link that leaves its folder and is not followed; copy the file into the folder"
         )

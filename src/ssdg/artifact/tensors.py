@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..errors import UserError
-from ..files import atomic_path
+from ..files import atomic_path, open_file, require_regular
 
 Meta = dict[str, Any]
 MAX_HEADER = 100_000_000  # bytes, the limit of the format itself
@@ -56,7 +56,7 @@ def copy_tensors(source: dict[str, Tensor], destination: dict[str, Tensor], path
 def read_meta(path: Path) -> Meta | None:
     """Return the `meta` of a checkpoint, or None if there is no file."""
     try:
-        with path.open("rb") as file:  # one open file, even while another process replaces it
+        with open_file(path) as file:  # one open file, even while another process replaces it
             length = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(min(length, MAX_HEADER)))
         return dict(json.loads(header["__metadata__"]["meta"]))
@@ -68,7 +68,7 @@ def read_meta(path: Path) -> Meta | None:
 
 def _open(path: Path) -> Any:
     try:
-        return safe_open(path, framework="pt")
+        return safe_open(require_regular(path), framework="pt")
     except (SafetensorError, OSError) as error:
         raise _unreadable_error(path, error) from None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import locked, write_bytes, write_text
+from ..files import locked, read_bytes, read_text, write_bytes, write_text
 from .folder import cell_folder, lock_of_launcher
 from .launch import Slot, make_slots
 from .worker import BUSY, FAILED, STOPPED, CellOptions, run_if_free
@@ -82,10 +82,10 @@ def collect_files(folder: Path, *, everything: bool) -> dict[str, bytes]:
     launcher's machine for half a minute.
     """
     if not everything:
-        return {name: (folder / name).read_bytes() for name in STATE_FILES if (folder / name).exists()}
+        return {name: read_bytes(folder / name) for name in STATE_FILES if (folder / name).exists()}
     names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
     selected = [name for name in names if name.parts[0] != "stages" and not name.name.startswith(".")]
-    return {str(name): (folder / name).read_bytes() for name in selected}
+    return {str(name): read_bytes(folder / name) for name in selected}
 
 
 RETRIES = 3  # of a cell whose worker died
@@ -143,7 +143,7 @@ class TaskStarter:
         if self.scratch:
             digest = hashlib.sha256(f"{host}:{folder}".encode()).hexdigest()[:8]
             scratch = self.scratch / f"{folder.name}-{digest}"  # two grids may use the same scratch folder
-            suite = (folder / "suite.json").read_text(encoding="utf-8")
+            suite = read_text(folder / "suite.json")
             job = CellJob(str(folder), host, cell, options, str(scratch), suite)
         return TaskWorker(self.ray, self.task.remote(job), cell_folder(folder, cell))
 
@@ -198,7 +198,7 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
     """Write new and changed files to the cell's folder; those that determine its state come last."""
     for name in sorted(outcome.files, key=lambda name: name in STATE_FILES):
         path, content = folder / name, outcome.files[name]
-        if not (path.exists() and path.read_bytes() == content):
+        if not (path.exists() and read_bytes(path) == content):
             write_bytes(path, content)
     if outcome.message:
         write_bytes(folder / "error.txt", f"{outcome.message}\n".encode())

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..errors import UserError
-from ..files import file_name, is_locked, locked, remove_leftovers, write_json
+from ..files import file_name, is_locked, locked, read_bytes, remove_leftovers, write_json
 from ..schema import Result, damaged, first_problem, read_json
 
 State = Literal["done", "running", "failed", "missing"]
@@ -116,7 +116,7 @@ def read_grid(folder: Path) -> Grid:
     """Read `suite.json`; raise `UserError` if it is missing or damaged."""
     path, remedy = folder / "suite.json", "use another --out, or delete this file and start the suite again"
     try:
-        grid = TypeAdapter(Grid).validate_json(path.read_bytes())
+        grid = TypeAdapter(Grid).validate_json(read_bytes(path))
     except (FileNotFoundError, NotADirectoryError):
         problem = f"'{folder}' is not a benchmark folder (it has no suite.json)"
         raise UserError(f"{problem}; start one with ssdg bench SUITE --out {folder}") from None

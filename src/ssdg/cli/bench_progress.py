@@ -12,6 +12,7 @@ from typing import Self
 from ..bench.folder import STATES, Cell, Grid, State, cell_folder, error_of, state_of
 from ..bench.launch import CellEvent
 from ..display import Screen, duration
+from ..files import read_text
 from ..schema import Result, read_json
 
 REMAINING_SHARE: dict[State, float] = {"missing": 1.0, "running": 0.5, "failed": 0.0, "done": 0.0}  # of a cell's time
@@ -68,7 +69,7 @@ def read_done(folder: Path, cell: str) -> Result:
 
 def read_error(folder: Path, cell: str) -> str:
     """Read why a cell failed."""
-    return error_of(folder, cell).read_text(encoding="utf-8").strip()
+    return read_text(error_of(folder, cell)).strip()
 
 
 class GridDisplay(Screen):

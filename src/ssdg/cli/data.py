@@ -118,6 +118,9 @@ def describe(root: Path, *, as_json: Json = False) -> None:
     console.print(f"known as: {name}", markup=False)
     console.print(count_table(count_images(description.benchmark)))
     console.print(_size_table(description))
+    if num_unreadable := sum(description.unreadable.values()) + len(description.benchmark.skipped):
+        text = f"{num_unreadable:,} files cannot be read; run ssdg data verify '{root}' for the reasons"
+        console.print(text, markup=False, style="yellow", soft_wrap=True)
 
 
 def _size_table(description: Description) -> Table:
@@ -144,6 +147,7 @@ def _description_json(description: Description) -> dict[str, Any]:
                 "name": domain.name,
                 "images": len(domain.items),
                 "classes": domain.counts(),
+                "unreadable": description.unreadable[domain.name],
                 "sizes": {f"{width}x{height}": n for (width, height), n in description.sizes[domain.name].items()},
                 "splits": {split: len(rows) for split, rows in domain.splits.items()},
                 "split_lines": dict(domain.split_lines),

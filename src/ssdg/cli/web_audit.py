@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ..errors import UserError, unknown
+from ..files import real_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,7 +135,7 @@ def list_images(against: Sequence[str], folder: Path, cache: Path | None) -> lis
 
 
 def _is_below(item: Item, folder: Path) -> bool:
-    return Path(item.file).resolve().is_relative_to(folder)
+    return real_path(item.file).is_relative_to(folder)
 
 
 def load_features(

@@ -2,7 +2,8 @@
 
 Pass 1 hashes every file; a listing keyed by path, size and times stores the hashes, so that later only `stat` is
 needed. Pass 2 decodes each distinct content once. Rows are ordered by hash. Only the requested pixels are read into
-memory.
+memory. Whatever is truncated or altered is built again: a listing ends with a hash of itself, and the pixels have a
+checksum, which is verified whenever they are opened.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import errno
 import hashlib
 import json
 import os
+import warnings
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,71 +23,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UserError
-from ..files import atomic_path, locked, remove_leftovers, write_json
+from ..errors import Note, UserError
+from ..files import atomic_path, locked, open_file, read_bytes, remove_leftovers, write_json
 from ..profiling import timed
 from .parallel import ProgressCallback, run_in_threads, show_progress
+from .pixel_files import FilePixels, reserve, row_checksums, write_at
 from .sets import ImageTable, Pixels, content_digests
 from .sources.decode import DECODE_VERSION, UnreadableError, decode, resize
 from .sources.tree import Item, Reader
 
-
-class FilePixels:
-    """Read-only (n, H, W, 3) uint8 file, indexed like an array; it takes no memory of this process.
-
-    Images are read, not memory-mapped: one call per image, directly into the batch. In random order, mapping a file
-    of 1.1 GB takes four times as long: each page must be entered into the process's page table, and released again
-    so that it does not count as the process's memory. The system caches what was read while it has free memory.
-    """
-
-    def __init__(self, path: Path, shape: tuple[int, int, int, int]) -> None:
-        self.shape = shape
-        self._path = path
-        self._file = path.open("rb", buffering=0)
-        if hasattr(os, "posix_fadvise"):
-            # access is shuffled: read-ahead around an image is useless
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
-        """Return a copy of these images."""
-        images = np.empty((len(rows), *self.shape[1:]), np.uint8)
-        size, view = int(np.prod(self.shape[1:])), images.reshape(-1).data
-        for index, row in enumerate(rows.tolist()):
-            self._read(view[index * size : (index + 1) * size], row * size)
-        return images
-
-    @property
-    def key(self) -> str:
-        """Hash of the contents, their order and their size."""
-        return self._path.stem
-
-    def _read(self, into: memoryview, offset: int) -> None:
-        if not read_at(self._file.fileno(), into, offset):
-            raise UserError(f"the image cache '{self._path}' is truncated; delete it and run the command again")
-
-
-def read_at(handle: int, into: memoryview, offset: int) -> bool:
-    """Fill `into` from this offset of a file; return whether the file had that many bytes."""
-    while into:  # more than once only if the file system returns fewer bytes
-        count = _read_some(handle, into, offset)
-        if not count:
-            return False
-        into, offset = into[count:], offset + count
-    return True
-
-
-def _read_some(handle: int, into: memoryview, offset: int) -> int:
-    if hasattr(os, "preadv"):
-        return os.preadv(handle, [into], offset)
-    content = os.pread(handle, len(into), offset)
-    into[: len(content)] = content
-    return len(content)
-
-
 DIGEST_BYTES = 16
+CHECKSUM = "crc32"  # in KEY.json: the checksum of the pixels
 Digests = NDArray[np.uint8]
 ProgressArgs = tuple[str, ProgressCallback | None]  # arguments of `show_progress`: title, callback
 
@@ -129,6 +78,8 @@ def _cache_errors(cache: Path) -> Iterator[None]:
     """Report errors of the cache itself; errors of single image files are handled before they get here."""
     try:
         yield
+    except UserError:
+        raise
     except OSError as error:
         problem = error.strerror or str(error)
         hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
@@ -152,22 +103,48 @@ def _digests(
     items: Sequence[Item], cache: Path, reader: Reader, progress_args: ProgressArgs
 ) -> tuple[Digests, dict[int, str]]:
     listing = _listing_path(items, cache)
-    if listing.exists():
-        return np.load(listing, allow_pickle=False), {}
+    if (stored := _read_listing(listing, len(items))) is not None:
+        return stored, {}
     with locked(listing.with_suffix(".lock")):
-        if listing.exists():  # another process was faster
-            return np.load(listing, allow_pickle=False), {}
+        if (stored := _read_listing(listing, len(items))) is not None:  # another process was faster
+            return stored, {}
+        _note_damage(listing)
         remove_leftovers(listing)
         with show_progress(*progress_args) as progress:
             digests, unread = _hash_all(items, reader, progress)
         if not unread:
             with atomic_path(listing) as temporary, temporary.open("wb") as file:
-                np.save(file, digests)
+                np.save(file, np.concatenate([digests, _listing_sum(digests)]))
     return digests, unread
 
 
+def _read_listing(path: Path, count: int) -> Digests | None:
+    """Return the hashes in a listing; None if there is none, or if it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        with open_file(path) as file:
+            rows: Digests = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError, OverflowError, MemoryError) as error:
+        if isinstance(error, UserError):
+            raise
+        return None
+    is_intact = rows.dtype == np.uint8 and rows.shape == (count + 1, DIGEST_BYTES)
+    return rows[:-1] if is_intact and np.array_equal(rows[-1:], _listing_sum(rows[:-1])) else None
+
+
+def _listing_sum(digests: Digests) -> Digests:
+    """Return the hash of all hashes as the last row of a listing."""
+    return np.frombuffer(digest_content(digests.tobytes()), np.uint8)[None]
+
+
+def _note_damage(path: Path) -> None:
+    if path.exists():
+        warnings.warn(f"the image cache '{path}' is damaged and is built again", Note, stacklevel=2)
+
+
 def _listing_path(items: Sequence[Item], cache: Path) -> Path:
-    sha = hashlib.sha256()
+    sha = hashlib.sha256(b"with a hash of itself\n")  # earlier listings have none
     for item in items:
         line = f"{item.file}\x1f{item.entry}\x1f{item.row}\x1f{item.stamp}\n"
         sha.update(line.encode("utf-8", "surrogateescape"))
@@ -209,20 +186,41 @@ def _open_pixels(
     key = hashlib.sha256(f"{DECODE_VERSION} {size} ".encode() + unique.tobytes()).hexdigest()[:24]
     meta, data = cache / f"{key}.json", cache / f"{key}.u8"
     shape = (len(unique), size, size, 3)
-    if not _is_complete(meta, data, shape):
+    unreadable = _verify(meta, data, shape)
+    if unreadable is None:
         with locked(cache / f"{key}.lock"):
-            if not _is_complete(meta, data, shape):
+            unreadable = _verify(meta, data, shape)  # another process may have been faster
+            if unreadable is None:
+                _note_damage(meta)
                 remove_leftovers(data)
                 remove_leftovers(meta)
-                _build(items, unique, size, data, meta, reader, progress_args)
-    reasons: dict[str, str] = json.loads(meta.read_text(encoding="utf-8"))["unreadable"]
+                unreadable = _build(items, unique, size, data, meta, reader, progress_args)
     pixels = FilePixels(data, shape) if len(unique) else np.zeros(shape, np.uint8)
-    return pixels, {int(row): reason for row, reason in reasons.items()}
+    return pixels, unreadable
 
 
-def _is_complete(meta: Path, data: Path, shape: tuple[int, ...]) -> bool:
-    """Return whether both files exist (`meta` is written last) and the data file was not truncated later."""
-    return meta.exists() and data.exists() and data.stat().st_size == int(np.prod(shape))
+def _verify(meta: Path, data: Path, shape: tuple[int, ...]) -> dict[int, str] | None:
+    """Return the reasons for unreadable rows; None if files are missing (`meta` is written last) or damaged."""
+    if not (meta.exists() and data.exists() and data.stat().st_size == int(np.prod(shape))):
+        return None
+    content = read_bytes(meta)
+    try:
+        record = json.loads(content)
+        unreadable = {int(row): str(reason) for row, reason in record["unreadable"].items()}
+        stored = record.get(CHECKSUM)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    actual = _checksum(row_checksums(data, shape), unreadable)
+    if stored is None:  # written by an earlier version
+        with suppress(OSError):  # the cache may be read-only
+            write_json(meta, record | {CHECKSUM: actual})
+        return unreadable
+    return unreadable if stored == actual else None
+
+
+def _checksum(row_sums: NDArray[np.uint32], unreadable: dict[int, str]) -> int:
+    """Return the CRC-32 of the checksums of all rows, then of the reasons for those that cannot be decoded."""
+    return zlib.crc32(json.dumps(unreadable, sort_keys=True).encode(), zlib.crc32(row_sums.astype("<u4").tobytes()))
 
 
 def _build(
@@ -233,11 +231,12 @@ def _build(
     meta: Path,
     reader: Reader,
     progress_args: ProgressArgs,
-) -> None:
+) -> dict[int, str]:
     unreadable: dict[int, str] = {}
     num_bytes = size * size * 3
+    sums = np.full(len(items), zlib.crc32(bytes(num_bytes)), np.uint32)  # an image that cannot be decoded stays zero
     with atomic_path(data) as temporary, temporary.open("wb") as file, show_progress(*progress_args) as progress:
-        _reserve(file.fileno(), num_bytes * len(items))
+        reserve(file.fileno(), num_bytes * len(items))
 
         def work(rows: range) -> None:
             for row in rows:
@@ -246,12 +245,16 @@ def _build(
                 except UnreadableError as reason:
                     unreadable[row] = str(reason)
                 else:
-                    write_at(file.fileno(), np.ascontiguousarray(pixels).reshape(-1).data, row * num_bytes)
+                    view = np.ascontiguousarray(pixels).reshape(-1).data
+                    sums[row] = zlib.crc32(view)
+                    write_at(file.fileno(), view, row * num_bytes)
 
         for done in run_in_threads(work, len(items)):
             progress(done, len(items))
     record: dict[str, Any] = {"images": len(items), "size": size, "decode_version": DECODE_VERSION}
-    write_json(meta, record | {"unreadable": {str(row): unreadable[row] for row in sorted(unreadable)}})
+    reasons = {str(row): unreadable[row] for row in sorted(unreadable)}
+    write_json(meta, record | {CHECKSUM: _checksum(sums, unreadable), "unreadable": reasons})
+    return unreadable
 
 
 def _decode_item(item: Item, digest: Digests, size: int, reader: Reader) -> NDArray[np.uint8]:
@@ -262,23 +265,3 @@ def _decode_item(item: Item, digest: Digests, size: int, reader: Reader) -> NDAr
     if digest_content(content) != digest.tobytes():
         raise UserError(f"'{item.path}' changed while it was read; run the command again")
     return decode(content, size) if isinstance(content, bytes) else resize(content, size)
-
-
-def _reserve(handle: int, num_bytes: int) -> None:
-    """Allocate the whole file up front, so that a full disk fails before decoding and not during it."""
-    if not num_bytes:
-        return
-    try:
-        os.posix_fallocate(handle, 0, num_bytes)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems do not support it
-            raise
-        os.ftruncate(handle, num_bytes)
-
-
-def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
-    """Write all of `content` at this offset of a file."""
-    view = memoryview(content)
-    while view:
-        written = os.pwrite(handle, view, offset)
-        view, offset = view[written:], offset + written

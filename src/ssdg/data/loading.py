@@ -109,4 +109,5 @@ def load_domain(
         train = ~held_out
     paths = tuple(domain.items[i].path for i in cached.item)
     web_labels = tuple(domain.web_labels[i] for i in cached.item) if domain.web_labels else ()
-    return LoadedDomain(domain.name, cached.images, labels, paths, train, held_out, cached.unreadable, web_labels)
+    unreadable = (*cached.unreadable, *domain.skipped)
+    return LoadedDomain(domain.name, cached.images, labels, paths, train, held_out, unreadable, web_labels)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import Note, UserError
 from ..files import locked
-from .cache import read_at, write_at
+from .pixel_files import read_at, write_at
 from .sets import ImageTable, Pixels, Rows
 
 Maps = NDArray[np.float16]  # (n, h, w, C)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +141,7 @@ def _label_by_any_folder(pool: Domain, classes: Sequence[str]) -> Domain:
     """Label images by the first folder named like a class; an unlabeled folder may wrap class folders in others."""
     known = set(classes)
     labels = tuple(next((p for p in item.parts[:-1] if p in known), "") for item in pool.items)
-    return Domain(pool.name, pool.items, labels, pool.classes)
+    return replace(pool, labels=labels)
 
 
 def _load_problem(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
+from ..files import real_path
 from .catalog import find_domain, identify_dataset
 from .sets import Setting
 from .sources.benchmark import OOD, Benchmark, Domain, is_ood, read_class_folder
@@ -58,7 +59,7 @@ def check_disjoint(labeled: Path, unlabeled: Sequence[Path], target: Path | None
             raise UserError(f"the {role} folder '{path}' does not exist; check the path")
     for index, (role, path) in enumerate(folders):
         for other_role, other in folders[index + 1 :]:
-            if _is_inside(path.resolve(), other.resolve()) or _is_inside(other.resolve(), path.resolve()):
+            if _is_inside(real_path(path), real_path(other)) or _is_inside(real_path(other), real_path(path)):
                 raise UserError(
                     f"the {role} folder '{path}' and the {other_role} folder '{other}' are the same, or one "
                     "is inside the other; use separate folders, so that no image has two roles"

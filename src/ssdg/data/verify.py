@@ -112,11 +112,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Description:
-    """Summary of a root; `sizes` counts (width, height) over up to `MAX_SIZE_SAMPLES` images per domain."""
+    """Summary of a root; `sizes` and `unreadable` count over up to `MAX_SIZE_SAMPLES` images per domain."""
 
     benchmark: Benchmark
     dataset: Dataset | None
-    sizes: dict[str, dict[tuple[int, int], int]]
+    sizes: dict[str, dict[tuple[int, int], int]]  # (width, height) -> images
+    unreadable: dict[str, int]
 
 
 def describe(root: Path) -> Description:
@@ -124,18 +125,21 @@ def describe(root: Path) -> Description:
     benchmark = read_benchmark(root)
     with Reader() as reader:
         sizes = {domain.name: _sizes(domain, reader) for domain in benchmark.domains}
-    return Description(benchmark, identify_dataset(benchmark.names), sizes)
+    unreadable = {name: counts.pop(None, 0) for name, counts in sizes.items()}
+    by_size = {name: {size: n for size, n in counts.items() if size} for name, counts in sizes.items()}
+    return Description(benchmark, identify_dataset(benchmark.names), by_size, unreadable)
 
 
-def _sizes(domain: Domain, reader: Reader) -> dict[tuple[int, int], int]:
-    step = -(-len(domain.items) // MAX_SIZE_SAMPLES)
-    sizes: Counter[tuple[int, int]] = Counter()
+def _sizes(domain: Domain, reader: Reader) -> dict[tuple[int, int] | None, int]:
+    """Count the sizes of some images; None counts those that cannot be read."""
+    step = -(-len(domain.items) // MAX_SIZE_SAMPLES) or 1
+    sizes: Counter[tuple[int, int] | None] = Counter()
     for item in domain.items[::step]:
         try:
             content = reader.read(item)
             sizes[image_size(content) if isinstance(content, bytes) else (content.shape[1], content.shape[0])] += 1
-        except (OSError, UnreadableError):  # `verify` reports these
-            continue
+        except (OSError, UnreadableError):  # `verify` reports the reasons
+            sizes[None] += 1
     return dict(sizes.most_common())
 
 
@@ -147,6 +151,7 @@ def verify(root: Path, progress: ProgressCallback | None = None) -> list[Finding
     owners = [(domain.name, item) for domain in benchmark.domains for item in domain.items]
     digests, reasons = _read_all([item for _, item in owners], progress)
     findings += [Finding("unreadable", owners[i][0], f"{owners[i][1].path}: {reasons[i]}") for i in sorted(reasons)]
+    findings += [Finding("unreadable", "", f"{path}: {reason}") for path, reason in benchmark.skipped]
     findings += _find_duplicates(owners, digests)
     findings += _compare_counts(benchmark, dataset)
     findings += _compare_classes(benchmark)

@@ -19,7 +19,7 @@ from ..data.hidden import Problem
 from ..data.sets import ImageTable, Rows, UnlabeledSet, concat_tables
 from ..data.streams import EVAL_BATCH, Pipeline, evaluation_batches
 from ..errors import UserError
-from ..files import atomic_path
+from ..files import atomic_path, open_file
 from ..machine import Machine
 from ..models.backbones import build_backbone
 from ..models.styles import plain_statistics, stage_statistics
@@ -177,7 +177,7 @@ def load_clusterings(path: Path, mixtures: Sequence[Mixture]) -> list[Clustering
     """Read what `save_clusterings` wrote; nothing in it is executed."""
     clusterings = []
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
             for number, mixture in enumerate(mixtures):
                 if str(file[f"images{number}"]) != mixture.images.fingerprint:
                     raise UserError(

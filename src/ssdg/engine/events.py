@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..files import open_file
+
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 DISPLAY_ONLY = ("step", "extract")  # a line each would dominate the file
@@ -31,22 +33,22 @@ class Events:
             return
         event = {"time": round(time.time(), 3), "event": name, **values}
         if name not in DISPLAY_ONLY:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(event, ensure_ascii=False) + "\n")
+            with open_file(self.path, "ab") as file:
+                file.write(f"{json.dumps(event, ensure_ascii=False)}\n".encode())
         for listener in self.listeners:
             listener(event)
 
 
 def drop_partial_line(path: Path) -> None:
     """Remove a last line that a kill cut short, so that the next event starts on a new line."""
-    with path.open("rb+") as file:
+    with open_file(path, "rb+") as file:
         content = file.read()
         file.truncate(content.rfind(b"\n") + 1)
 
 
 def read_event_dicts(path: Path) -> Iterator[Event]:
     """Yield the events of a file as they were emitted; skip a last line that a kill cut short."""
-    with path.open(encoding="utf-8") as file:
+    with open_file(path) as file:
         for line in file:
-            if line.endswith("\n"):
+            if line.endswith(b"\n"):
                 yield json.loads(line)

@@ -17,7 +17,7 @@ from ..artifact.tensors import read_meta
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, PseudoLabels
 from ..errors import UserError
-from ..files import atomic_path
+from ..files import atomic_path, open_file
 from ..machine import Machine, return_freed_memory
 from ..methods.api import LabelRequest, Learner, Rule, StageRequest
 from ..profiling import timed
@@ -242,7 +242,7 @@ def save_labels(path: Path, labels: PseudoLabels) -> None:
 
 def load_labels(path: Path, count: int) -> PseudoLabels:
     """Read what `save_labels` wrote; nothing in it is executed."""
-    with np.load(path, allow_pickle=False) as file:
+    with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
         probs = file.get("probs")
         labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"], probs)
     if len(labels.y) != count:

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,9 +24,10 @@ from PIL import Image
 from ..data.cache import digest_content
 from ..data.parallel import show_progress
 from ..data.sources.benchmark import is_ood
+from ..data.sources.decode import FORMATS, open_image
 from ..data.sources.tree import IMAGE_SUFFIXES, Item, Reader, is_junk
 from ..errors import UserError
-from ..files import locked
+from ..files import locked, read_text, real_path
 from .inputs import (
     Content,
     Images,
@@ -42,7 +42,6 @@ from .inputs import (
 
 DIGEST = ".digest"  # a hidden file in the folder of a domain
 MAX_NAME = 150  # bytes; file systems allow 255
-SUFFIXES = {"JPEG": ".jpg", "GIF": ".gif", "BMP": ".bmp", "WEBP": ".webp", "TIFF": ".tif", "PPM": ".ppm"}
 
 
 def class_folder(label: object) -> str:
@@ -73,7 +72,7 @@ def write_once(images: Images, folder: Path, mode: LabelMode, *, may_replace: bo
     y = check_labels(labels, images.role, mode)
     with locked(folder.parent / f".{folder.name}.lock"):
         has_digest = (folder / DIGEST).is_file()
-        if has_digest and (folder / DIGEST).read_text(encoding="utf-8") == digest:
+        if has_digest and read_text(folder / DIGEST) == digest:
             return y
         if folder.exists() and not (has_digest and may_replace):
             raise UserError(f"'{folder}' contains other images than {images.role}; choose another --out")
@@ -138,7 +137,7 @@ def _write_image(content: Content, reader: Reader, stem: Path, where: str) -> No
         Image.fromarray(content).save(f"{stem}.png", compress_level=1)
         return
     if isinstance(content, Item) and not content.entry and _has_image_suffix(content.file):
-        _link(Path(content.file).resolve(), Path(f"{stem}{Path(content.file).suffix.lower()}"))
+        _link(real_path(content.file), Path(f"{stem}{Path(content.file).suffix.lower()}"))
         return
     data = read_content(content, reader, where)
     assert isinstance(data, bytes)  # rows of .npz files are not inputs here
@@ -159,8 +158,8 @@ def _link(source: Path, path: Path) -> None:
 def _suffix(data: bytes) -> str:
     """Return the suffix by the file's format; an unreadable file is reported later under any suffix."""
     try:
-        with Image.open(BytesIO(data)) as image:
-            return SUFFIXES.get(image.format or "", ".png")
+        with open_image(data) as image:
+            return FORMATS.get(image.format or "", ".png")
     except Exception:  # Pillow's plugins raise almost any exception
         return ".png"
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, StrictBool, StrictFloat, StrictInt, 
 from ..artifact.card import README
 from ..artifact.load import CARD, WEIGHTS, damaged, read_json, regular_file
 from ..errors import UserError
-from ..files import write_bytes, write_json
+from ..files import read_bytes, write_bytes, write_json
 
 NAME = "estimator.json"
 MACHINE_PARAMS = ("out", "device", "threads", "cache")  # meaningless on another machine
@@ -77,7 +77,7 @@ def _read_card_params(path: Path) -> dict[str, Any]:
 
 def read_files(folder: Path) -> dict[str, bytes]:
     """Read the files of a model, ignoring any others in the folder."""
-    return {name: regular_file(folder / name).read_bytes() for name in sorted(FILES) if (folder / name).exists()}
+    return {name: read_bytes(regular_file(folder / name)) for name in sorted(FILES) if (folder / name).exists()}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -18,6 +18,7 @@ from ..artifact.load import Model, read_json
 from ..data.sources.decode import UnreadableError, decode, decode_whole, resize
 from ..data.sources.tree import Item, Reader, read_tree
 from ..errors import UserError
+from ..files import read_bytes
 from .graph import PROBS, SCORE, GraphOptions
 from .onnx_files import Outputs, Runner
 
@@ -107,7 +108,7 @@ def read_tiles(folder: Path, index: dict[str, Any], domain: dict[str, Any]) -> l
     name, tile, columns = str(domain["sprite"]), int(index["tile"]), int(index["columns"])
     if Path(name).name != name or tile < 1 or columns < 1:
         raise ValueError("the sheet is outside of its folder, or its tiles have no size")
-    sheet = decode_whole((folder / name).read_bytes())
+    sheet = decode_whole(read_bytes(folder / name))
     tiles = []
     for index_in_sheet in spread_evenly(len(domain["rows"]), MAX_THUMBNAILS):
         row, column = divmod(index_in_sheet, columns)

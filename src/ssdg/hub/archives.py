@@ -23,6 +23,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, cast
 
 from ..data.sources.tree import is_data_file, is_junk
+from ..data.sources.zip_entries import is_zip, open_zip
+from ..files import open_file
 from .transfer import FetchError
 
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -134,7 +136,7 @@ def is_archive(name: str) -> bool:
 def _unpack_into(archive: Path, folder: Path, prefix: PurePosixPath, state: UnpackState, depth: int) -> None:
     nested: list[PurePosixPath] = []
     with raise_as_fetch_error(archive.name):
-        members = _zip_members if zipfile.is_zipfile(archive) else _tar_members
+        members = _zip_members if is_zip(archive) else _tar_members
         for name, source in members(archive, state):
             path = safe_path(name)
             if path is None or source is None or any(map(is_junk, path.parts)):
@@ -167,7 +169,7 @@ def _write(path: Path, source: BinaryIO, state: UnpackState) -> None:
 
 
 def _zip_members(archive: Path, state: UnpackState) -> Iterator[tuple[str, BinaryIO | None]]:
-    with zipfile.ZipFile(archive) as opened:
+    with open_zip(archive) as opened:
         for info in opened.infolist():
             state.count_member()
             kind = stat.S_IFMT(info.external_attr >> 16)
@@ -206,10 +208,10 @@ def _open_tar(plain: _BoundedReader, name: str) -> tarfile.TarFile:
 @contextmanager
 def _open_tar_stream(archive: Path) -> Iterator[_BoundedReader]:
     """Yield the decompressed bytes of a .tar."""
-    with archive.open("rb") as file:
+    with open_file(archive) as file:
         start = file.read(512)
     decompress = next((opener for magic, opener in _DECOMPRESSORS if start.startswith(magic)), None)
-    with cast(IO[bytes], decompress(archive, "rb")) if decompress else archive.open("rb") as plain:
+    with cast(IO[bytes], decompress(archive, "rb")) if decompress else open_file(archive) as plain:
         yield _BoundedReader(plain)
 
 

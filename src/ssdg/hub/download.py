@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..files import locked
+from ..files import locked, sha256_of
 from ..models.weights import RESNET_FILES, download_error, hash_in_name, hub_folder, resnet_url
 from .transfer import FetchError, Limits, OnProgress, remove_partial, transfer
 
@@ -38,14 +37,14 @@ class Downloader:
         """Return the path of the complete file in `folder`, downloading it if needed; raise `FetchError`."""
         path = folder / remote.name
         if path.is_file():
-            if digest(path).startswith(remote.sha256):
+            if sha256_of(path).startswith(remote.sha256):
                 return path
             path.unlink()
         part = folder / f"{remote.name}{PART}"
         is_resumed = part.exists()
         with progress_bar(remote.name) as on_progress:
             self._retry(remote.url, part, on_progress)
-        sha256 = digest(part)
+        sha256 = sha256_of(part)
         if not sha256.startswith(remote.sha256):
             remove_partial(part)
             if is_resumed:  # the partial file may have belonged to another version
@@ -73,12 +72,6 @@ class Downloader:
                 self.log(f"{failure}; retrying in {wait:g} s")
                 self.sleep(wait)
         raise FetchError(f"incomplete after {self.limits.max_tries} attempts")
-
-
-def digest(path: Path) -> str:
-    """Return the sha256 of a file in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -20,9 +20,9 @@ from ..data.catalog import Dataset, DomainEntry, normalize_name
 from ..data.sources.split_lists import is_split_file
 from ..data.sources.tree import IMAGE_SUFFIXES
 from ..errors import UserError
-from ..files import locked, write_json
+from ..files import locked, sha256_of, write_json
 from .archives import Bounds, unpack
-from .download import Downloader, digest
+from .download import Downloader
 from .published import PUBLISHED, PublishedDataset, Source
 from .transfer import FetchError
 
@@ -214,7 +214,7 @@ class DatasetFetcher:
     def _record(self, files: Sequence[Path], origins: Sequence[str]) -> dict[str, object]:
         """Return the provenance of the dataset."""
         parts = [
-            {"from": origin, "sha256": digest(file), "bytes": file.stat().st_size}
+            {"from": origin, "sha256": sha256_of(file), "bytes": file.stat().st_size}
             for file, origin in zip(files, origins, strict=True)
         ]
         fetched = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -31,7 +31,7 @@ from urllib.request import (
 )
 
 from .. import __version__
-from ..files import write_json
+from ..files import read_text, write_json
 from ..web.untrusted import one_line
 
 
@@ -140,7 +140,7 @@ def _metadata_path(part: Path) -> Path:
 def _read_metadata(part: Path, url: str) -> dict[str, Any]:
     """Return the metadata of a partial file; empty if it belongs to another URL or has no validator."""
     try:
-        metadata = json.loads(_metadata_path(part).read_text(encoding="utf-8"))
+        metadata = json.loads(read_text(_metadata_path(part)))
         is_usable = part.is_file() and metadata["url"] == url and bool(metadata["validator"])
         return dict(metadata) if is_usable else {}
     except (OSError, ValueError, KeyError, TypeError):

@@ -10,7 +10,17 @@ from fnmatch import fnmatchcase
 from io import BufferedIOBase
 from pathlib import Path
 
-from ..data.sources.tree import IMAGE_SUFFIXES, NO_IMAGES, Item, archive_items, is_junk, printable, suffix_of
+from ..data.sources.tree import (
+    IMAGE_SUFFIXES,
+    NO_IMAGES,
+    Item,
+    archive_items,
+    is_folder,
+    is_junk,
+    loop_reason,
+    printable,
+    suffix_of,
+)
 from ..errors import UserError
 
 STDIN = "/dev/stdin"  # the input that stands for a list on standard input
@@ -138,6 +148,8 @@ def _walk(
                 yield from _iter_archive(Path(path), display_path, display_folder, folder)
             elif suffix_of(name) in IMAGE_SUFFIXES:
                 yield Item(display_path, path)
+            elif os.path.islink(path) and (reason := loop_reason(path)):  # noqa: PTH114
+                yield UnreadablePath(display_path, f"cannot be read: {reason}")
     except OSError as error:
         yield UnreadablePath(display_folder, f"cannot be read: {error.strerror or error}")
 
@@ -151,7 +163,7 @@ def _list_folder(folder: str) -> Iterator[tuple[str, bool]]:
     while True:
         with os.scandir(folder) as entries:
             keys = (
-                f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries if not is_junk(entry.name)
+                f"{entry.name}/" if is_folder(entry) else entry.name for entry in entries if not is_junk(entry.name)
             )
             names = heapq.nsmallest(MAX_NAMES, (key for key in keys if key > last))
         for name in names:

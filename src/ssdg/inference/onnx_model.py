@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ..data.parallel import num_cores
 from ..errors import UserError, unknown
+from ..files import read_bytes
 from .classifier import Answer, Images, OutOfMemory, free_memory
 from .rejection import Rejection
 
@@ -189,7 +190,7 @@ def invalid_file(path: Path, reason: str) -> UserError:
 def read_self_contained(path: Path) -> bytes:
     """Read the file; reject one that refers to other files, before ONNX Runtime sees it."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except FileNotFoundError:
         raise UserError(f"'{path}' does not exist; give a run folder, a model folder or an .onnx file") from None
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import locked, write_json
+from ..files import locked, open_file, read_text, write_json
 from .agreement import Decision
 from .find_images import Entry
 from .predictions import UNKNOWN, OutputFormat, Prediction, Record, column_names, find_format
@@ -100,7 +100,7 @@ class PartialOutput:
     def _check_description(self, description: Description, batch: int | None) -> tuple[int, Decision | None]:
         """Reject rows of another job; return the batch size they were written with and the decision, if any."""
         try:
-            stored = json.loads(self.description_path.read_text(encoding="utf-8"))
+            stored = json.loads(read_text(self.description_path))
             current = description | {"batch": batch or stored["batch"]}
             different = [key for key in current if stored[key] != current[key]]
             decision = stored.get("decision")
@@ -129,7 +129,7 @@ class PartialOutput:
                     self._check_path(row["path"], next(entries, None))
                     self.counts.add(row)
                 end, pending = record_end, []
-        with self.path.open("rb+") as file:
+        with open_file(self.path, "rb+") as file:
             file.truncate(end)
         if not end:
             self._append(self.format.rows.header(self.columns))
@@ -148,14 +148,14 @@ class PartialOutput:
             self.counts.add(record)
 
     def _append(self, content: bytes) -> None:
-        with self.path.open("ab", buffering=0) as file:
+        with open_file(self.path, "ab", buffering=0) as file:
             view = memoryview(content)
             while view:
                 view = view[file.write(view) :]
 
     def finish(self) -> None:
         """Turn the complete rows into OUT."""
-        with self.path.open("rb+") as file:
+        with open_file(self.path, "rb+") as file:
             os.fsync(file.fileno())
         self.format.finish(self.path, self.out, self.columns)
         self.description_path.unlink(missing_ok=True)

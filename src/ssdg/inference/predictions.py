@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from ..files import atomic_path
+from ..files import atomic_path, open_file
 
 COLUMNS = ("path", "class", "confidence", "second", "second_confidence", "error")
 REJECT_COLUMNS = ("guess", "score")  # with --reject
@@ -159,7 +159,7 @@ class CompleteLines:
         self.path, self.end = path, 0
 
     def __iter__(self) -> Iterator[str]:
-        with self.path.open("rb") as file:
+        with open_file(self.path) as file:
             for line in file:
                 if not line.endswith(b"\n"):
                     return

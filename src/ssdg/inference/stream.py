@@ -19,6 +19,7 @@ from ..data.parallel import num_cores
 from ..data.sources.decode import DECODE_VERSION, UnreadableError, decode, resize
 from ..data.sources.tree import Item, Reader
 from ..errors import UserError
+from ..files import sha256_of
 from .agreement import StreamRule, agreement, decide, sample_batches
 from .classifier import MAX_BATCH, Answer, Classifier, Images, OutOfMemory, auto_batch, parse_batch, require_rejection
 from .find_images import Entry, UnreadablePath, find_images
@@ -272,6 +273,5 @@ def digest_of(model: Path, plugin: Path | None) -> str:
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else [model]
     sha = hashlib.sha256()
     for path in (*files, *([plugin] if plugin else [])):
-        with path.open("rb") as file:
-            sha.update(hashlib.file_digest(file, "sha256").digest())
+        sha.update(bytes.fromhex(sha256_of(path)))
     return sha.hexdigest()

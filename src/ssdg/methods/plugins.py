@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from ..errors import UserError
+from ..files import read_bytes
 from .api import METHODS
 
 
@@ -17,7 +18,7 @@ def load_plugin(path: Path) -> str:
     A plugin is Python code with all your permissions: load only files that you trust.
     """
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        digest = hashlib.sha256(read_bytes(path)).hexdigest()[:16]
     except OSError as error:
         raise UserError(f"the plugin '{path}' cannot be read ({error.strerror}); pass a Python file") from None
     name = f"ssdg_plugin_{digest}"

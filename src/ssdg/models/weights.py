@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, suggest
+from ..files import require_regular, sha256_of
 
 State = dict[str, Tensor]
 
@@ -90,7 +91,7 @@ def read_safetensors(path: Path) -> object:
     from safetensors.torch import load_file
 
     try:
-        return load_file(path)
+        return load_file(require_regular(path))
     except (SafetensorError, OSError) as error:
         raise read_error(path, error) from error
 
@@ -98,7 +99,7 @@ def read_safetensors(path: Path) -> object:
 def read_torch(path: Path) -> object:
     """Read a file written by `torch.save` with torch's restricted unpickler."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(require_regular(path), map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise UserError(
             f"weights file '{path}' was rejected: it is not a torch file or contains more than tensors; "
@@ -165,8 +166,7 @@ def hash_in_name(file: str) -> str:
 def file_sha256(path: Path) -> str:
     """Return the sha256 of a file's content in hexadecimal digits."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise read_error(path, error) from error
 

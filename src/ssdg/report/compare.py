@@ -9,6 +9,7 @@ from typing import Any
 
 from ..bench.folder import STATES, Cell, Results, error_of, read_results, row_settings, state_of
 from ..bench.tables.results_table import Entry, Line, make_table
+from ..files import read_text
 from ..schema import Epoch
 from . import summary
 from .curves import EPOCHS, PERCENT, Figure, line, rounded
@@ -160,7 +161,7 @@ def _unfinished(folder: Path, cells: Sequence[Cell]) -> list[str]:
 def _reason(folder: Path, cell: Cell, state: str) -> str:
     if state != "failed":
         return ""
-    return f" ({' '.join(error_of(folder, cell.id).read_text(encoding='utf-8', errors='replace').split())})"
+    return f" ({' '.join(read_text(error_of(folder, cell.id), errors='replace').split())})"
 
 
 def _curves(results: Results, task: str) -> dict[str, list[float | None]]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bench.tables.paper_figures import tsne_points
+from ..files import open_file
 from ..schema import PlannedStage, damaged, stage_name
 from .run_folder import Labels, Run
 
@@ -111,7 +112,7 @@ def labels_for(run: Run, stage: PlannedStage, domain: str) -> Labels | None:
 def read_cloud(path: Path) -> Cloud:
     """Read a features file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
             names = [str(name) for name in json.loads(str(file["names"]))]
             features = [np.asarray(file[str(n)], np.float32) for n in range(len(names))]
             rows = [np.asarray(file[f"rows{n}"], np.int64) for n in range(len(names))]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files import read_bytes
 from ..schema import damaged
 from .curves import Figure, bars, matrix
 from .run_folder import Labels, Run
@@ -32,7 +33,7 @@ class Album:
 
     def add(self, path: Path) -> str | None:
         """Add a sheet and return its digest; return None if it exceeds the limit."""
-        content = path.read_bytes()
+        content = read_bytes(path)
         if content[:4] != b"RIFF" or content[8:12] != b"WEBP":
             raise damaged(path, "it is not a WebP image")
         digest = hashlib.sha256(content).hexdigest()[:16]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
+from ..files import open_file
 from ..schema import (
     Audit,
     DomainAudit,
@@ -212,7 +213,7 @@ def _labels(folder: Path, audit: Audit) -> list[Labels]:
 
 def _load(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
             y, keep, confidence, votes = file["y"], file["keep"], file["confidence"], file["votes"]
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
         raise damaged(path, "it cannot be read") from None

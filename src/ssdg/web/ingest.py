@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import stat
-import zipfile
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,7 +12,9 @@ from pathlib import Path
 from ..data.parallel import ProgressCallback
 from ..data.sources.manifest import INGEST, MAX_LICENSE_CHARS, REFUSED, Row
 from ..data.sources.tree import Reader
+from ..data.sources.zip_entries import is_zip
 from ..errors import UserError
+from ..files import real_path
 from .collection_report import CollectionReport, count_classes
 from .ingest_sources import SourceFile, list_archive, list_folder, read_list
 from .store import Store, check_label
@@ -56,7 +56,7 @@ def list_source(options: IngestOptions, out: Path) -> Listing:
     source = options.source
     if not source.exists():
         raise UserError(f"'{source}' does not exist; pass a folder, a .zip archive, a .csv file or a list")
-    if source.is_dir() or zipfile.is_zipfile(source):
+    if source.is_dir() or is_zip(source):
         if options.root is not None or options.first_label is not None:
             raise UserError(f"--root and --first-label apply to lists only; remove them for '{source}'")
         if source.is_dir():
@@ -71,7 +71,7 @@ def list_source(options: IngestOptions, out: Path) -> Listing:
 
 
 def _check_disjoint(source: Path, out: Path) -> None:
-    source_path, out_path = source.resolve(), out.resolve()
+    source_path, out_path = real_path(source), real_path(out)
     if source_path.is_relative_to(out_path) or out_path.is_relative_to(source_path):
         raise UserError(f"'{source}' and --out '{out}' contain each other; choose another --out")
 
@@ -138,9 +138,8 @@ def _read(options: IngestOptions, reader: Reader, file: SourceFile) -> bytes:
         else:
             _check_size(reader.entry_bytes(item), options.file_bytes)
         return reader.content(item)
-    except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
-        detail = error.strerror if isinstance(error, OSError) else None
-        raise Refused("unreadable", detail or str(error) or type(error).__name__) from None
+    except OSError as error:
+        raise Refused("unreadable", error.strerror or str(error)) from None
 
 
 def _check_size(num_bytes: int, max_bytes: int) -> None:

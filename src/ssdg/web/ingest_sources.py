@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..data.sources.manifest import REFUSED
-from ..data.sources.tree import IMAGE_SUFFIXES, NO_IMAGES, Item, is_junk, printable
+from ..data.sources.tree import IMAGE_SUFFIXES, NO_IMAGES, Item, is_folder, is_junk, loop_reason, printable
+from ..data.sources.zip_entries import open_zip
 from ..errors import UserError
+from ..files import real_path
 from .untrusted import CLASS, ENCODINGS, LICENCE, PATH, URL, Refused, parse_table, try_decodings
 
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -40,10 +42,11 @@ def list_folder(root: Path, classes: Sequence[str]) -> list[SourceFile]:
 def list_archive(archive: Path, classes: Sequence[str], encoding: str | None) -> list[SourceFile]:
     """List every file in a .zip archive; entries whose name leaves it are refused."""
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with open_zip(archive) as opened:
             infos = [info for info in opened.infolist() if not info.is_dir()]
-    except (OSError, zipfile.BadZipFile) as error:
-        raise UserError(f"cannot read the archive '{archive}': {error}; download or create it again") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot read the archive '{archive}': {reason}; download or create it again") from None
     files = []
     for info in infos:
         path = _entry_name(info, encoding).replace("\\", "/")
@@ -78,13 +81,20 @@ def _walk(folder: Path, prefix: str, root: Path) -> Iterator[SourceFile]:
             continue
         path = f"{prefix}/{printable(entry.name)}" if prefix else printable(entry.name)
         item = Item(path, entry.path)
-        if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
-            yield SourceFile(item, refusal=Refused("outside", "a link that leaves the folder"))
-        elif entry.is_dir():
+        if entry.is_symlink() and (refusal := _check_link(Path(entry.path), root)):
+            yield SourceFile(item, refusal=refusal)
+        elif is_folder(entry):
             if not entry.is_symlink():  # its target is listed where it is
                 yield from _walk(Path(entry.path), path, root)
         else:
             yield SourceFile(item)
+
+
+def _check_link(path: Path, root: Path) -> Refused | None:
+    """Return why not to follow a link: it leads in circles or leaves the source."""
+    if reason := loop_reason(str(path)):
+        return Refused("unreadable", reason)
+    return None if real_path(path).is_relative_to(root) else Refused("outside", "a link that leaves the source")
 
 
 def _entry_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
@@ -240,7 +250,7 @@ def _resolve(path: str, root: Path, encoding: str) -> Path | Refused:
     if has_drive(relative):
         return Refused("outside", "the path leaves the root")
     if leaves_root(relative):
-        inside = (root / relative).resolve()
+        inside = real_path(root / relative)
         if not inside.is_relative_to(root.resolve()):
             return Refused("outside", "the path leaves the root")
         relative = inside.relative_to(root.resolve()).as_posix()
@@ -248,8 +258,7 @@ def _resolve(path: str, root: Path, encoding: str) -> Path | Refused:
     for start in range(max(len(parts) - 1, 1)):
         for name in _spellings("/".join(parts[start:]), encoding):
             if os.path.lexists(root / name):
-                is_inside = (root / name).resolve().is_relative_to(root.resolve())
-                return root / name if is_inside else Refused("outside", "a link that leaves the root")
+                return _check_link(root / name, root.resolve()) or root / name
     return Refused("unreadable", "no such file")
 
 

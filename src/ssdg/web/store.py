@@ -24,7 +24,7 @@ from ..data.sources.manifest import (
     write_manifest,
 )
 from ..errors import UserError
-from ..files import locked, remove_leftovers, write_bytes
+from ..files import locked, read_bytes, real_path, remove_leftovers, write_bytes
 from .untrusted import Picture, Refused, one_line
 
 _JOURNAL = ".manifest.journal"  # one JSON object per line
@@ -126,7 +126,7 @@ def _try_link(file: Path, path: Path) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # left by a killed process
     try:
-        os.link(file.resolve(), path)
+        os.link(real_path(file), path)
     except OSError:
         return False
     return True
@@ -186,7 +186,7 @@ def _replay(journal: Path, manifest: Manifest) -> None:
     """Add the rows of a journal to the manifest; truncated lines are ignored."""
     if not journal.exists():
         return
-    for line in journal.read_bytes().split(b"\n"):
+    for line in read_bytes(journal).split(b"\n"):
         with suppress(ValueError):
             manifest.put(from_cells(json.loads(line)))
 

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from ..data.sources.decode import MAX_PIXELS, UnreadableError, decode_whole
+from ..data.sources.decode import FORMATS, MAX_PIXELS, UnreadableError, decode_whole, open_image
 from ..errors import UserError
+from ..files import read_bytes
 
 # fmt: off
 REASONS = {
@@ -68,16 +69,6 @@ def one_line(text: str, max_length: int = _MAX_DETAIL_LENGTH) -> str:
     return " ".join(printable.split())[:max_length]
 
 
-# Pillow format -> suffix. Pillow tries no other format: some of its readers start external programs.
-SUFFIXES = {
-    "JPEG": ".jpg",
-    "PNG": ".png",
-    "GIF": ".gif",
-    "WEBP": ".webp",
-    "BMP": ".bmp",
-    "TIFF": ".tif",
-    "PPM": ".ppm",
-}
 _LARGE_PIXELS = 10_000_000
 _large_image_lock = threading.Lock()  # decoding an image of the maximum size takes a gigabyte
 
@@ -111,16 +102,16 @@ def check_picture(data: bytes, min_side: int = 1) -> Picture:
             decode_whole(data)
     except UnreadableError as error:
         raise Refused("broken", str(error)) from None
-    return Picture(data, sha256_of(data), width, height, SUFFIXES[form])
+    return Picture(data, sha256_of(data), width, height, FORMATS[form])
 
 
 def _header(data: bytes) -> tuple[str, int, int]:
     try:
-        with Image.open(BytesIO(data), formats=tuple(SUFFIXES)) as image:
+        with open_image(data) as image:
             form = "JPEG" if image.format == "MPO" else str(image.format)  # several JPEG images in one file
             return form, image.width, image.height
     except UnidentifiedImageError:
-        detail = "the file is empty" if not data else f"not one of {', '.join(SUFFIXES)}"
+        detail = "the file is empty" if not data else f"not one of {', '.join(FORMATS)}"
         raise Refused("type", detail) from None
     except Image.DecompressionBombError as error:
         raise Refused("too-large", one_line(str(error))) from None
@@ -148,7 +139,7 @@ def try_decodings(path: Path, encoding: str | None) -> Iterator[tuple[str, str]]
     An explicit `encoding` is the only one tried.
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise UserError(f"cannot read '{path}': {error.strerror}; pass a readable file") from None
     marked_encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), None)

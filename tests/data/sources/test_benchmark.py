@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from pictures import benchmark, class_folders, npz, png, write, write_splits, zip_files
@@ -156,4 +158,11 @@ def test_a_domain_in_two_forms_is_refused(tmp_path):
     benchmark(tmp_path, ("mnist",))
     npz(tmp_path / "mnist.npz", [0, 1])
     with pytest.raises(UserError, match=r"both a folder and an \.npz file for 'mnist'"):
+        read_benchmark(tmp_path)
+
+
+def test_a_split_list_that_cannot_be_read_is_named(tmp_path):
+    benchmark(tmp_path, ("one", "two"), per_class=1)
+    os.mkfifo(tmp_path / "one_train_kfold.txt")
+    with pytest.raises(UserError, match=r"split list .*: not a regular file; replace or remove it"):
         read_benchmark(tmp_path)

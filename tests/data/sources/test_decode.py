@@ -1,4 +1,6 @@
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -6,7 +8,9 @@ import pytest
 from pictures import encoded, picture, png
 from PIL import Image
 
-from ssdg.data.sources.decode import UnreadableError, decode, image_size
+from runs import environment
+from ssdg.data.sources import decode as decode_module
+from ssdg.data.sources.decode import FORMATS, UnreadableError, decode, decode_whole, image_size
 
 
 def huge_png(side):
@@ -118,3 +122,70 @@ def test_huge_jpeg_is_refused_by_its_header():
 
 def test_image_size_is_width_by_height():
     assert image_size(encoded(picture(1, 30, 20))) == (30, 20)
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+@pytest.mark.parametrize("data", [POSTSCRIPT, encoded(picture(1, 32, 32), "ICO"), encoded(picture(1), "PCX")])
+def test_other_formats_of_pillow_are_not_tried(monkeypatch, data):
+    monkeypatch.setattr("subprocess.check_call", lambda *_, **__: pytest.fail("a program was started"))
+    with pytest.raises(UnreadableError, match="known format"):
+        decode(data, 8)
+    with pytest.raises(UnreadableError):
+        image_size(data)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_documented_formats_are_read(form):
+    assert decode(encoded(picture(2), form), 8).shape == (8, 8, 3)
+
+
+def jpegs():
+    """Color and gray, all subsamplings, progressive, with restarts, in RGB, with XMP, CMYK; sizes off the grid."""
+    simplejpeg = pytest.importorskip("simplejpeg")
+    rng = np.random.default_rng(0)
+    xmp = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    for height, width in ((7, 5), (17, 31), (64, 48), (33, 100)):
+        pixels = (np.asarray(picture(height, width, height)) // 2 + rng.integers(0, 128, (height, width, 3))).astype(
+            "u1"
+        )
+        image = Image.fromarray(pixels)
+        for sampling in ("444", "422", "420", "440", "411"):
+            yield simplejpeg.encode_jpeg(pixels, quality=75, colorsubsampling=sampling)
+        for options in ({}, {"restart_marker_blocks": 2}, {"keep_rgb": True}, {"xmp": xmp}, {"quality": 100}):
+            yield encoded(image, "JPEG", **options)
+        yield encoded(image.resize((100, 90)), "JPEG", progressive=True)
+        yield encoded(image.convert("L"), "JPEG")
+        yield encoded(image.convert("CMYK"), "JPEG")
+
+
+def test_pillow_decodes_jpeg_to_the_bytes_of_simplejpeg(monkeypatch):
+    data = list(jpegs())
+    fast = [decode_whole(jpeg) for jpeg in data]
+    monkeypatch.setattr(decode_module, "simplejpeg", None)
+    assert len(data) == 52
+    for jpeg, expected in zip(data, fast, strict=True):
+        np.testing.assert_array_equal(decode_whole(jpeg), expected)
+
+
+@pytest.mark.parametrize("has_simplejpeg", [True, False])
+def test_a_truncated_jpeg_is_unreadable(monkeypatch, has_simplejpeg):
+    if not has_simplejpeg:
+        monkeypatch.setattr(decode_module, "simplejpeg", None)
+    data = encoded(picture(1, 200, 200), "JPEG")
+    with pytest.raises(UnreadableError, match="truncated"):
+        decode(data[: len(data) // 2], 8)
+
+
+def test_the_package_works_without_simplejpeg():
+    code = (
+        "import sys; sys.modules['simplejpeg'] = None\n"
+        "from ssdg.data.sources.decode import decode\n"
+        "print(decode(sys.stdin.buffer.read(), 8).shape)"
+    )
+    data = encoded(picture(1, 40, 24), "JPEG")
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=data, capture_output=True, env=environment(), check=True
+    )
+    assert done.stdout == b"(8, 8, 3)\n"

@@ -3,9 +3,12 @@ import zipfile
 
 import numpy as np
 import pytest
-from pictures import png, write, zip_files
+from pictures import benchmark, png, write, zip_files
 
+from ssdg.data.problem import benchmark_problem, folder_problem
+from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.data.sources.tree import Reader, read_tree
+from ssdg.data.verify import verify
 from ssdg.errors import UserError
 
 
@@ -133,3 +136,26 @@ def test_an_archive_beside_its_unpacked_folder_counts_once(tmp_path):
         ("photo/dog/1.png", False),
         ("photo/dog/2.png", True),
     ]
+
+
+def test_a_link_to_itself_is_skipped_and_listed(tmp_path):
+    root = benchmark(tmp_path / "data", ("one", "two"), per_class=2)
+    (root / "one" / "self").symlink_to("self")
+    (root / "self").symlink_to("self")
+    (root / "one" / "cat" / "self.png").symlink_to("self.png")
+    reason = "cannot be read: Too many levels of symbolic links"
+    assert read_tree(root).skipped == (("one/self", reason), ("self", reason))
+    assert read_benchmark(root).names == ("one", "two")
+    texts = [finding.text for finding in verify(root)]
+    assert texts == [f"one/cat/self.png: {reason}", f"one/self: {reason}", f"self: {reason}"]
+
+
+def test_a_link_to_itself_is_listed_among_the_files_of_a_run(tmp_path):
+    root = benchmark(tmp_path / "data", ("one", "two", "three"), per_class=4)
+    (root / "one" / "self").symlink_to("self")
+    (root / "two" / "self").symlink_to("self")
+    cache = tmp_path / "cache"
+    problem = benchmark_problem(root, labeled="one", target="three", size=8, cache=cache)
+    assert [path for path, _ in problem.unreadable] == ["one/self", "two/self"]
+    folders = folder_problem(root / "one", [root / "two"], size=8, cache=cache)
+    assert [path for path, _ in folders.unreadable] == ["self", "self"]

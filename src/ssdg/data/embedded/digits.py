@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ...errors import UserError
-from ...files import atomic_path, locked
+from ...files import atomic_path, locked, read_bytes
 from ...seeds import numpy_rng
+from ..sources.decode import open_image
 from .glyphs import NUM_CLASSES, SIDE, find_fonts, package_folder, render_digits
 
 Photos = tuple[tuple[str, str], ...]  # (package, path below its folder)
@@ -66,7 +67,7 @@ def find_photos(photos: Photos) -> list[Path]:
 
 def load_photo(path: Path) -> NDArray[np.uint8]:
     """Load a photograph in RGB, resized to a shorter side of `PHOTO_SIDE`."""
-    with Image.open(path) as image:
+    with open_image(read_bytes(path)) as image:
         scale = PHOTO_SIDE / min(image.size)
         size = (round(image.width * scale), round(image.height * scale))
         return np.asarray(image.convert("RGB").resize(size, Image.Resampling.LANCZOS))
@@ -81,7 +82,7 @@ def random_crop(photo: NDArray[np.uint8], side: int, rng: np.random.Generator) -
 def _content_key(paths: Sequence[Path]) -> str:
     sha = hashlib.sha256()
     for path in paths:
-        sha.update(hashlib.sha256(path.read_bytes()).digest())
+        sha.update(hashlib.sha256(read_bytes(path)).digest())
     return sha.hexdigest()[:8]
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps, ImageStat
 
 from ...errors import UserError
+from ..sources.decode import open_image
 from . import glyphs
 from .digits import PHOTO_SIDE, load_photo, random_crop
 from .glyphs import CANVAS, MIN_CONTRAST, OVERSAMPLE, has_glyphs
@@ -195,7 +196,7 @@ def _finish(page: Image.Image, rng: np.random.Generator) -> NDArray[np.uint8]:
         ImageDraw.Draw(page).rectangle((0, 0, CANVAS - 1, CANVAS - 1), outline=_random_color(rng), width=width)
     buffer = BytesIO()
     page.reduce(OVERSAMPLE).save(buffer, "JPEG", quality=int(rng.integers(50, 96)))
-    return np.asarray(Image.open(buffer).convert("RGB"))
+    return np.asarray(open_image(buffer.getvalue()).convert("RGB"))
 
 
 def _random_color(rng: np.random.Generator) -> Color:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
+from .npz import WEB_LABELS
 from .split_lists import SplitLists, match_split_lists, read_split_files
-from .tree import WEB_LABELS, Item, Reader, Tree, read_tree
+from .tree import Item, Reader, Tree, read_tree
 
 OOD = "ood"  # in any case: folder name, and thus label, of images that belong to no class (out of distribution)
 _SPLIT_FOLDERS = {
@@ -38,6 +39,7 @@ class Domain:
     missing: tuple[str, ...] = ()  # listed in a split file, but missing on disk
     repeated: tuple[str, ...] = ()  # listed more than once in one split file
     web_labels: tuple[str, ...] = ()  # of a crawl: the keyword that found each image; `labels` are then the truth
+    skipped: tuple[tuple[str, str], ...] = ()  # (path, reason) of links that lead in circles
 
     def counts(self) -> dict[str, int]:
         """Count images per class, in class order; '' stands for images without a class."""
@@ -53,6 +55,7 @@ class Benchmark:
     root: Path
     layout: str  # description for reports
     domains: tuple[Domain, ...]
+    skipped: tuple[tuple[str, str], ...] = ()  # (path, reason) of links that lead in circles, inside domains or not
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,7 +83,7 @@ def read_benchmark(root: Path) -> Benchmark:
             f"no domain in '{root}'; it must contain <domain>/<class>/<image> folders or one .npz file per domain"
         )
     domains.sort(key=lambda domain: domain.name)
-    return Benchmark(root, _describe_layout(base, domains, arrays, tree), tuple(domains))
+    return Benchmark(root, _describe_layout(base, domains, arrays, tree), tuple(domains), tree.skipped)
 
 
 def read_class_folder(folder: Path, name: str) -> Domain:
@@ -90,7 +93,8 @@ def read_class_folder(folder: Path, name: str) -> Domain:
     is_wrapped = folder.is_file() and len(tops) == 1  # archives usually wrap everything in one folder
     wrapper, slash = tops.pop() if is_wrapped else ("", "")
     images, below = _select_below(tree.images, wrapper if slash else "")
-    return _class_domain(name, images, below, tree.folders, wrapper if slash else "")
+    domain = _class_domain(name, images, below, tree.folders, wrapper if slash else "")
+    return replace(domain, skipped=tree.skipped)
 
 
 def list_images(path: Path) -> list[Item]:
@@ -157,6 +161,11 @@ def _domain_folders(tree: Tree) -> tuple[str, list[str]]:
 
 
 def _read_folder_domain(name: str, tree: Tree, folder: str, split_lists: Mapping[str, SplitLists]) -> Domain:
+    domain = _read_classes_and_splits(name, tree, folder, split_lists)
+    return replace(domain, skipped=tuple(entry for entry in tree.skipped if entry[0].startswith(f"{folder}/")))
+
+
+def _read_classes_and_splits(name: str, tree: Tree, folder: str, split_lists: Mapping[str, SplitLists]) -> Domain:
     images, below = _select_below(tree.images, folder)
     tops = {parts[0] for parts in below}
     if "train" in tops and len(tops) > 1 and tops <= _SPLIT_FOLDERS.keys() and min(map(len, below)) >= 3:

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import warnings
 from io import BytesIO
+from types import ModuleType
 
 import numpy as np
-import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+try:
+    import simplejpeg
+except ImportError:  # no wheel for this platform: Pillow decodes to the same pixels, more slowly
+    simplejpeg = None
+
+# The documented formats and their suffixes. Pillow tries no other: its reader of PostScript starts Ghostscript.
+FORMATS = {
+    "JPEG": ".jpg",
+    "PNG": ".png",
+    "GIF": ".gif",
+    "WEBP": ".webp",
+    "BMP": ".bmp",
+    "TIFF": ".tif",
+    "PPM": ".ppm",
+}
 DECODE_VERSION = 1  # increment it when any pixel changes: it is part of cache keys
 MAX_PIXELS = 100_000_000
 # Pillow warns at 89 million pixels; this module checks `MAX_PIXELS` before decoding.
@@ -68,10 +83,15 @@ def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return np.asarray(image)
 
 
+def open_image(data: bytes) -> Image.Image:
+    """Open an image file of one of `FORMATS`; Pillow raises almost any exception on a broken one."""
+    return Image.open(BytesIO(data), formats=tuple(FORMATS))
+
+
 def image_size(data: bytes) -> tuple[int, int]:
     """Return width and height from the header, before orientation; raise `UnreadableError` if there is none."""
     try:
-        with Image.open(BytesIO(data)) as image:
+        with open_image(data) as image:
             return image.size
     except Exception as error:
         raise UnreadableError(_one_line(error)) from None
@@ -91,24 +111,37 @@ def _decode_plain_jpeg(data: bytes) -> NDArray[np.uint8] | None:
     if not data.startswith(b"\xff\xd8") or b"Exif\0\0" in data[:_EXIF_WINDOW]:
         return None
     try:
-        height, width, colorspace, _ = simplejpeg.decode_jpeg_header(data)
-        if height * width > MAX_PIXELS:
-            raise UnreadableError(_too_large_message(width, height))
-        if colorspace in ("CMYK", "YCCK"):
-            return None
-        pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, "RGB")
+        return _decode_jpeg(data) if simplejpeg is None else _decode_jpeg_fast(data, simplejpeg)
     except UnreadableError:
         raise
-    except ValueError:  # Pillow is more tolerant and reports errors better
+    except Exception:  # `_decode_with_pillow` is more tolerant than simplejpeg and reports errors
         return None
+
+
+def _decode_jpeg_fast(data: bytes, decoder: ModuleType) -> NDArray[np.uint8] | None:
+    height, width, colorspace, _ = decoder.decode_jpeg_header(data)
+    _check_pixels(width, height)
+    if colorspace in ("CMYK", "YCCK"):
+        return None
+    pixels: NDArray[np.uint8] = decoder.decode_jpeg(data, "RGB")
     return pixels
 
 
+def _decode_jpeg(data: bytes) -> NDArray[np.uint8] | None:
+    """Decode what `_decode_jpeg_fast` decodes, to the same bytes; neither applies an orientation outside of EXIF."""
+    with open_image(data) as image:
+        _check_pixels(*image.size)
+        return None if image.mode == "CMYK" else np.asarray(image.convert("RGB"))
+
+
+def _check_pixels(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise UnreadableError(_too_large_message(width, height))
+
+
 def _decode_with_pillow(data: bytes) -> NDArray[np.uint8]:
-    with Image.open(BytesIO(data)) as image:
-        width, height = image.size
-        if width * height > MAX_PIXELS:
-            raise UnreadableError(_too_large_message(width, height))
+    with open_image(data) as image:
+        _check_pixels(*image.size)
         return np.asarray(_to_rgb(ImageOps.exif_transpose(image)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ...errors import UserError
-from ...files import write_text
+from ...files import read_bytes, write_text
 
 MANIFEST_NAME = "manifest.csv"
 KEPT, REFUSED = "kept", "refused"
@@ -93,8 +93,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a folder; raise `UserError` if it is missing or invalid."""
     path = folder / MANIFEST_NAME
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            text = file.read()
+        text = read_bytes(path).decode("utf-8-sig")
     except FileNotFoundError:
         raise UserError(
             f"no {MANIFEST_NAME} in '{folder}'; create one with ssdg web crawl or ssdg web ingest"

@@ -1,16 +1,81 @@
-"""Unpack .npz files into folders of PNG files, one per class: the layout of custom data."""
+"""Read .npz files of images and labels, and unpack them into class folders, the layout of custom data."""
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from ...errors import UserError
-from ...files import locked
+from ...files import locked, open_file, require_size
+from .zip_entries import ZIP_ERRORS, max_unpacked
+
+WEB_LABELS = "web_labels"  # array of an .npz file with the keyword that found each image
+
+
+class Arrays:
+    """Arrays of an open .npz file, each compared with the size of its data before memory is allocated for it."""
+
+    def __init__(self, npz: Any, num_bytes: int) -> None:
+        self._npz, self._num_bytes = npz, num_bytes
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._npz
+
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape and type of an array; raise `ValueError` or `OSError` if its data cannot have them."""
+        info = self._npz.zip.getinfo(f"{name}.npy")
+        with self._npz.zip.open(info) as file:
+            shape, dtype = _npy_header(file)
+            num_data_bytes = info.file_size - file.tell()
+        is_plain = not dtype.hasobject  # `read` rejects pickled objects
+        is_consistent = math.prod(shape) * dtype.itemsize == num_data_bytes and info.compress_size <= self._num_bytes
+        if is_plain and not is_consistent:
+            raise ValueError(f"'{name}' claims the shape {shape}, which does not match its data")
+        require_size(info.file_size, max_unpacked(info.filename, info.compress_size))
+        return shape, dtype
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Return an array."""
+        self.header(name)
+        array: NDArray[Any] = self._npz[name]
+        return array
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    return shape, dtype
+
+
+@contextmanager
+def open_npz(open_source: Callable[[], IO[bytes]], name: str) -> Iterator[Arrays]:
+    """Open an .npz file of plain arrays; report damage and pickled content in one sentence about the file `name`."""
+    try:
+        with open_source() as source:
+            num_bytes = source.seek(0, os.SEEK_END)
+            source.seek(0)
+            npz = np.load(source, allow_pickle=False)
+            if not isinstance(npz, np.lib.npyio.NpzFile):
+                raise ValueError("it holds a single array; write it with numpy.savez")
+            with npz:
+                yield Arrays(npz, num_bytes)
+    except KeyError:
+        raise UserError(f"'{name}' must contain the two arrays 'images' and 'labels'") from None
+    except UserError:
+        raise
+    except (OSError, *ZIP_ERRORS) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"cannot read '{name}' as an .npz file of plain arrays: {reason}") from None
 
 
 def unpack_arrays(root: Path, out_dir: Path, per_class: int | None = None) -> dict[str, int]:
@@ -37,9 +102,9 @@ def unpack_arrays(root: Path, out_dir: Path, per_class: int | None = None) -> di
 
 
 def _unpack_domain(file: Path, folder: Path, per_class: int | None) -> int:
-    with np.load(file, allow_pickle=False) as arrays:
-        labels: NDArray[np.int64] = arrays["web_labels" if "web_labels" in arrays else "labels"]
-        images: NDArray[np.uint8] = arrays["images"]
+    with open_npz(lambda: open_file(file), str(file)) as arrays:
+        labels: NDArray[np.int64] = arrays.read(WEB_LABELS if WEB_LABELS in arrays else "labels")
+        images: NDArray[np.uint8] = arrays.read("images")
     count = 0
     for label in np.unique(labels[labels >= 0]):
         (folder / str(label)).mkdir(parents=True)

@@ -34,11 +34,20 @@ def read_split_files(texts: Iterable[Item]) -> dict[str, SplitLists]:
     with Reader() as reader:
         for item in texts:
             if match := _SPLIT_FILE.fullmatch(item.parts[-1]):
-                lines = reader.content(item).decode("utf-8", "replace").splitlines()
+                lines = _read_lines(item, reader)
                 lists = by_domain.setdefault(match["domain"].casefold(), {})
                 lists[match["split"].casefold()] = [_parse_line(line) for line in lines if line.strip()]
     order = ("train", "crossval", "test")
     return {domain: {s: lists[s] for s in order if s in lists} for domain, lists in by_domain.items()}
+
+
+def _read_lines(item: Item, reader: Reader) -> list[str]:
+    try:
+        return reader.content(item).decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        raise UserError(
+            f"cannot read the split list '{item.path}': {error.strerror or error}; replace or remove it"
+        ) from None
 
 
 def _parse_line(line: str) -> tuple[str, int | None]:

@@ -5,22 +5,22 @@ Folders and .zip archives look the same; nothing is unpacked.
 
 from __future__ import annotations
 
+import errno
 import os
-import struct
 import threading
-import zipfile
-import zlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
+from ...files import open_file, read_bytes
+from .npz import WEB_LABELS, Arrays, open_npz
+from .zip_entries import MAX_FILE_BYTES, ZipEntries, is_zip, open_zip
 
 # fmt: off
 IMAGE_SUFFIXES = frozenset({
@@ -57,6 +57,7 @@ class Tree:
     arrays: tuple[Item, ...]  # .npz files
     texts: tuple[Item, ...]  # .txt files
     folders: frozenset[str]  # including those without images
+    skipped: tuple[tuple[str, str], ...] = ()  # (path, reason) of links that lead in circles
 
 
 def read_tree(root: Path) -> Tree:
@@ -68,16 +69,17 @@ def read_tree(root: Path) -> Tree:
         raise UserError(f"'{root}' does not exist; pass a folder of images or a .zip archive")
     items: list[Item] = []
     folders: set[str] = set()
+    skipped: list[tuple[str, str]] = []
     if root.is_dir():
-        items.extend(_walk(root, "", folders, ancestors=frozenset()))
-    elif zipfile.is_zipfile(root):
+        items.extend(_walk(root, "", folders, skipped, ancestors=frozenset()))
+    elif is_zip(root):
         items.extend(archive_items(root, "", folders, mount_at_stem=False))
     else:
         raise UserError(f"'{root}' is neither a folder nor a .zip archive; pass one of these")
-    return _build_tree(items, folders)
+    return _build_tree(items, folders, skipped)
 
 
-def _build_tree(items: list[Item], folders: set[str]) -> Tree:
+def _build_tree(items: list[Item], folders: set[str], skipped: list[tuple[str, str]]) -> Tree:
     items.sort(key=lambda item: (item.path, item.entry))
     # an archive next to its unpacked folder lists each path twice: the file sorts first and wins
     items = list({item.path: item for item in reversed(items)}.values())[::-1]
@@ -85,7 +87,7 @@ def _build_tree(items: list[Item], folders: set[str]) -> Tree:
     texts = tuple(item for item in items if suffix_of(item.path) == ".txt")
     others = {*arrays, *texts}
     images = tuple(item for item in items if item not in others) if others else tuple(items)
-    return Tree(images, arrays, texts, frozenset(folders))
+    return Tree(images, arrays, texts, frozenset(folders), tuple(sorted(skipped)))
 
 
 def suffix_of(name: str) -> str:
@@ -104,7 +106,30 @@ def is_data_file(name: str) -> bool:
     return suffix in IMAGE_SUFFIXES or suffix in _OTHER_SUFFIXES
 
 
-def _walk(folder: Path, prefix: str, folders: set[str], ancestors: frozenset[tuple[int, int]]) -> Iterator[Item]:
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry of a folder is a folder or a link to one; a link to itself is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def loop_reason(path: str) -> str | None:
+    """Return the system's message for a link that leads in circles; None for any other path."""
+    try:
+        os.stat(path)  # noqa: PTH116
+    except OSError as error:
+        return error.strerror if error.errno == errno.ELOOP else None
+    return None
+
+
+def _walk(
+    folder: Path,
+    prefix: str,
+    folders: set[str],
+    skipped: list[tuple[str, str]],
+    ancestors: frozenset[tuple[int, int]],
+) -> Iterator[Item]:
     """Yield the files below `folder`; a link to an ancestor is not followed, so that a loop ends."""
     try:
         stat = folder.stat()
@@ -120,12 +145,14 @@ def _walk(folder: Path, prefix: str, folders: set[str], ancestors: frozenset[tup
         if is_junk(entry.name):
             continue
         path = f"{prefix}/{printable(entry.name)}" if prefix else printable(entry.name)
-        if entry.is_dir():
-            yield from _walk(Path(entry.path), path, folders, ancestors | {identity})
+        if is_folder(entry):
+            yield from _walk(Path(entry.path), path, folders, skipped, ancestors | {identity})
         elif suffix_of(entry.name) == ".zip":
             yield from archive_items(Path(entry.path), prefix, folders, mount_at_stem=True)
         elif is_data_file(entry.name):
             yield Item(path, entry.path, stamp=_stamp(entry))
+        elif entry.is_symlink() and (reason := loop_reason(entry.path)):
+            skipped.append((path, f"cannot be read: {reason}"))
 
 
 def printable(name: str) -> str:
@@ -144,10 +171,11 @@ def _stamp(entry: os.DirEntry[str] | Path) -> str:
 def archive_items(archive: Path, prefix: str, folders: set[str], *, mount_at_stem: bool) -> Iterator[Item]:
     """Yield the files of an archive below `prefix`, in archive order; add the names of its folders to `folders`."""
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with open_zip(archive) as opened:
             infos = {info.filename: info for info in opened.infolist()}
-    except (OSError, zipfile.BadZipFile) as error:
-        raise UserError(f"cannot read the archive '{archive}': {error}; download or pack it again") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot read the archive '{archive}': {reason}; download or pack it again") from None
     stamp = _stamp(archive)
     names = {name: tuple(filter(None, name.replace("\\", "/").split("/"))) for name in infos}
     names = {n: p for n, p in names.items() if p and ".." not in p and not any(map(is_junk, p))}
@@ -165,16 +193,14 @@ def archive_items(archive: Path, prefix: str, folders: set[str], *, mount_at_ste
             yield Item("/".join(full_parts), str(archive), name, stamp=f"{stamp} {info.file_size} {info.CRC}")
 
 
-WEB_LABELS = "web_labels"  # array of an .npz file with the keyword that found each image
 _MAX_OPEN = 8  # archives that stay open while not in use
-_LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of name and extra field
 
 
 @dataclass
 class Reader:
     """Thread-safe reader of items; keeps archives open until it is closed."""
 
-    _archives: dict[str, _Archive] = field(default_factory=dict)
+    _archives: dict[str, ZipEntries] = field(default_factory=dict)
     _arrays: dict[tuple[str, str], NDArray[np.uint8]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)  # reentrant: an .npz file may be in an archive
 
@@ -199,20 +225,19 @@ class Reader:
         return self.content(item)
 
     def content(self, item: Item) -> bytes:
-        """Return the bytes of the file or archive entry."""
+        """Return the bytes of the file or archive entry; raise `OSError` if it has more than `MAX_FILE_BYTES`."""
         if not item.entry:
-            with open(item.file, "rb", buffering=0) as file:  # noqa: PTH123 - a Path per image costs time
-                return file.read()
+            return read_bytes(item.file, MAX_FILE_BYTES)
         return self._archive(item).read(item.entry)
 
     def entry_bytes(self, item: Item) -> int:
         """Return the larger of the packed and unpacked size of an entry, the most memory that `content` takes."""
         return self._archive(item).size(item.entry)
 
-    def _archive(self, item: Item) -> _Archive:
+    def _archive(self, item: Item) -> ZipEntries:
         with self._lock:
             if item.file not in self._archives:
-                self._archives[item.file] = _Archive(item.file)
+                self._archives[item.file] = ZipEntries(item.file)
             return self._archives[item.file]
 
     def array(self, item: Item) -> NDArray[np.uint8]:
@@ -221,79 +246,17 @@ class Reader:
         with self._lock:
             if key not in self._arrays:
                 with self._npz(item) as npz:
-                    self._arrays[key] = npz["images"]
+                    self._arrays[key] = npz.read("images")
             return self._arrays[key]
 
     def npz_labels(self, item: Item) -> tuple[dict[str, NDArray[np.int64]], int]:
         """Return `labels` and, if present, `web_labels` of an .npz file, and the number of its unread images."""
         with self._npz(item) as npz:
-            with npz.zip.open("images.npy") as file:
-                shape, dtype = _npy_header(file)
+            shape, dtype = npz.header("images")
             if dtype != np.uint8 or len(shape) != 4 or shape[3] != 3:
                 raise UserError(f"'images' in '{item.file}' is {dtype} {shape}; it must be uint8 (N, H, W, 3)")
             names = ["labels", *([WEB_LABELS] if WEB_LABELS in npz else [])]
-            return {name: npz[name] for name in names}, shape[0]
+            return {name: npz.read(name) for name in names}, shape[0]
 
-    @contextmanager
-    def _npz(self, item: Item) -> Iterator[Any]:
-        """Open an .npz file; reject one that needs unpickling."""
-        try:
-            source = BytesIO(self.content(item)) if item.entry else item.file
-            with np.load(source, allow_pickle=False) as npz:
-                yield npz
-        except KeyError:
-            raise UserError(f"'{item.file}' must contain the two arrays 'images' and 'labels'") from None
-        except UserError:
-            raise
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise UserError(f"cannot read '{item.file}' as an .npz file of plain arrays: {error}") from None
-
-
-def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype
-
-
-class _Archive:
-    """Open .zip file with positioned reads, so that threads share neither lock nor file position."""
-
-    def __init__(self, file: str) -> None:
-        self._zip = zipfile.ZipFile(file)
-        self._handle = os.open(file, os.O_RDONLY)
-
-    def close(self) -> None:
-        self._zip.close()
-        os.close(self._handle)
-
-    def size(self, name: str) -> int:
-        info = self._zip.getinfo(name)
-        return max(info.file_size, info.compress_size)
-
-    def read(self, name: str) -> bytes:
-        info = self._zip.getinfo(name)
-        is_supported = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        if info.flag_bits & 0x1:
-            raise OSError("encrypted in its archive")
-        if not is_supported:
-            return self._zip.read(name)
-        head = os.pread(self._handle, _LOCAL_HEADER.size, info.header_offset)
-        if len(head) < _LOCAL_HEADER.size or not head.startswith(b"PK\x03\x04"):
-            raise OSError("damaged archive entry")
-        _, name_length, extra_length = _LOCAL_HEADER.unpack(head)
-        start = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
-        data = os.pread(self._handle, info.compress_size, start)
-        if info.compress_type == zipfile.ZIP_DEFLATED:
-            data = _inflate(data, info.file_size)
-        if zlib.crc32(data) != info.CRC:
-            raise OSError("damaged archive entry (checksum differs)")
-        return data
-
-
-def _inflate(data: bytes, expected: int) -> bytes:
-    """Decompress deflate data, but never to more than one byte above the size that the archive declares."""
-    try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, expected + 1)
-    except zlib.error as error:
-        raise OSError(f"damaged archive entry ({error})") from None
+    def _npz(self, item: Item) -> AbstractContextManager[Arrays]:
+        return open_npz(lambda: BytesIO(self.content(item)) if item.entry else open_file(item.file), item.file)

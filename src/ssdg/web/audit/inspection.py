@@ -22,6 +22,7 @@ from ...data.parallel import ProgressCallback, run_in_threads, show_progress
 from ...data.sources.decode import UnreadableError, decode_whole
 from ...data.sources.manifest import Row, is_inside
 from ...data.sources.tree import Item, Reader
+from ...files import real_path
 from ..store import DAMAGED
 from ..untrusted import one_line
 
@@ -139,7 +140,7 @@ def inspect_rows(root: Path, rows: Sequence[Row], progress: ProgressCallback | N
 
     def check(index: int) -> str:
         row = rows[index]
-        if not is_inside(row.path) or not (root / row.path).resolve().is_relative_to(inside):
+        if not is_inside(row.path) or not real_path(root / row.path).is_relative_to(inside):
             return "its path leaves the folder"
         return "" if (root / row.path).is_file() else "the file is missing"
 
