@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from ..data.augment import to_float
 from ..data.sources.tree import Item
 from ..devices import evaluation_batch
-from ..errors import UserError
+from ..errors import UserError, one_line
 from ..inference.agreement import check_precision
 from ..inference.classifier import Answer, OutOfMemory, free_memory, require_rejection
 from ..inference.predictions import Prediction
@@ -346,9 +346,3 @@ def unreadable(path: Path, error: Exception) -> UserError:
 def damaged(path: Path, reason: str) -> UserError:
     """Return the error for a file of the right type with invalid content."""
     return UserError(f"'{path}' is damaged ({one_line(reason)}); copy the model folder again")
-
-
-def one_line(text: str, max_length: int = 200) -> str:
-    """Return untrusted text on one line, without control characters, truncated to `max_length`."""
-    printable = "".join(char if char.isprintable() else " " for char in text)
-    return " ".join(printable.split())[:max_length]

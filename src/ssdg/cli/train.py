@@ -122,14 +122,15 @@ def collect_settings(
 
     `--unlabeled a b key=value file.yaml` arrives as four domains, so settings and files are separated here.
     """
-    from ..config import merge, parse_overrides, read_yaml
+    from ..bounded_yaml import load_mapping
+    from ..config import merge, parse_overrides
 
     args += tuple(arg for arg in [*unlabeled, *web] if SETTING.match(arg))
     domains, crawls = ([name for name in names if not SETTING.match(name)] for names in (unlabeled, web))
     settings: dict[str, Any] = {}
     for arg in args:
         if "=" not in arg:
-            settings = merge(settings, read_yaml(Path(arg)))
+            settings = merge(settings, load_mapping(Path(arg)))
     flags = {**flags, "unlabeled": domains or None, "web": crawls or None}
     settings = merge(settings, {name: value for name, value in flags.items() if value is not None})
     return merge(settings, parse_overrides(arg for arg in args if "=" in arg))

@@ -27,7 +27,7 @@ from ..display import Display, is_watched
 from ..engine.events import Listener
 from ..engine.run import run
 from ..engine.setup import default_cache, open_run, with_full_paths
-from ..errors import Stopped, UserError
+from ..errors import Stopped, UserError, brief
 from ..machine import Machine, check_device, start_machine
 from .input_folders import InputWriter, RunInputs, check_labels, class_folder, prepare_inputs
 from .inputs import Images, Row, is_path, read_folder, read_images, read_pixels
@@ -98,7 +98,7 @@ def run_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run, as in a YAML file."""
     extra = params["settings"]
     if extra is not None and not isinstance(extra, Mapping):
-        raise UserError(f"settings={extra!r} is not a dict; pass for example settings={{'epochs': 5}}")
+        raise UserError(f"settings={brief(extra)} is not a dict; pass for example settings={{'epochs': 5}}")
     extra = dict(extra or {})
     for name in extra:
         if name in RUN_PARAMS:
@@ -118,7 +118,9 @@ def check_options(params: Mapping[str, Any], callbacks: Sequence[Listener]) -> N
     if threads is not None and (
         not isinstance(threads, int | np.integer) or isinstance(threads, bool) or threads < 1
     ):
-        raise UserError(f"threads={threads!r} is not a number of threads; pass an integer of at least 1, or None")
+        raise UserError(
+            f"threads={brief(threads)} is not a number of threads; pass an integer of at least 1, or None"
+        )
     if callable(callbacks) or not all(map(callable, callbacks)):
         raise UserError("callbacks is not a list of functions; pass for example callbacks=[print]")
 
@@ -199,7 +201,7 @@ def read_labeled_inputs(inputs: Any, names: Sequence[str]) -> tuple[Images, NDAr
     y = [index.get(str(label), index.get(class_folder(label), -1)) for label in labels]
     if -1 in y:
         label = labels[y.index(-1)]
-        raise UserError(f"{label!r} is not a class of this model; pass labels among {', '.join(names)}")
+        raise UserError(f"{brief(label)} is not a class of this model; pass labels among {', '.join(names)}")
     return images, np.array(y, np.int64)
 
 
