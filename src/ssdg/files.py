@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .errors import UserError
 
@@ -86,6 +86,15 @@ def is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def user_folder(kind: Literal["cache", "config"]) -> Path:
+    """Return the `ssdg` folder in the user's cache or config folder; raise `UserError` if no home folder is known."""
+    base = os.environ.get(f"XDG_{kind.upper()}_HOME")
+    try:
+        return Path(base or Path.home() / f".{kind}") / "ssdg"
+    except RuntimeError:  # HOME is not set, and the system does not know the user
+        raise UserError(f"no {kind} folder: HOME is not set; set HOME, or SSDG_CACHE, or give --cache") from None
 
 
 def file_name(path: str) -> str:

@@ -124,6 +124,7 @@ def collect_settings(
     """
     from ..bounded_yaml import load_mapping
     from ..config import merge, parse_overrides
+    from ..engine.setup import confirm_plugin
 
     args += tuple(arg for arg in [*unlabeled, *web] if SETTING.match(arg))
     domains, crawls = ([name for name in names if not SETTING.match(name)] for names in (unlabeled, web))
@@ -132,8 +133,10 @@ def collect_settings(
         if "=" not in arg:
             settings = merge(settings, load_mapping(Path(arg)))
     flags = {**flags, "unlabeled": domains or None, "web": crawls or None}
-    settings = merge(settings, {name: value for name, value in flags.items() if value is not None})
-    return merge(settings, parse_overrides(arg for arg in args if "=" in arg))
+    flags = {name: value for name, value in flags.items() if value is not None}
+    chosen = merge(flags, parse_overrides(arg for arg in args if "=" in arg))
+    confirm_plugin(chosen, remember=True)  # not one that only a YAML file names
+    return merge(settings, chosen)
 
 
 def resume(
@@ -145,6 +148,7 @@ def resume(
     save_seconds: Annotated[float | None, Parameter(validator=Number(gte=0))] = None,
     tensorboard: bool | None = None,
     wandb: str | None = None,
+    plugin: Path | None = None,
 ) -> int:
     """Resume the run in a folder, with the settings and options it was started with.
 
@@ -164,14 +168,17 @@ def resume(
         Write curves for TensorBoard into the run folder.  [default: as it was started]
     wandb
         Send the curves to this Weights & Biases project.  [default: as it was started]
+    plugin
+        The Python file of the run's custom method.  [default: as it was started, if you have named it before]
     """
     from ..engine.run import read_run_file
+    from ..engine.setup import name_plugin
 
     run_file = read_run_file(run)
     flags = {"device": device, "threads": threads, "cache": cache, "save_seconds": save_seconds}
     flags |= {"tensorboard": tensorboard, "wandb": wandb}
     options: dict[str, Any] = {**run_file.options, **{k: v for k, v in flags.items() if v is not None}}
-    return start(run_file.config, run, False, RunOptions(**options))
+    return start(name_plugin(run_file.config, plugin), run, False, RunOptions(**options))
 
 
 @dataclass(frozen=True)
@@ -239,7 +246,7 @@ def prepare(settings: dict[str, Any], options: RunOptions) -> tuple[RunConfig, P
     """Return the configuration, images and machine of a run."""
     import torch
 
-    from ..engine.setup import default_cache, open_run, with_full_paths
+    from ..engine.setup import default_cache, open_settings, with_full_paths
     from ..engine.sinks import check_sinks
     from ..machine import check_device, start_machine
 
@@ -249,7 +256,7 @@ def prepare(settings: dict[str, Any], options: RunOptions) -> tuple[RunConfig, P
         torch.set_num_threads(options.threads)
     settings = with_full_paths(settings)
     cache = Path(options.cache) if options.cache else default_cache()
-    config, problem = open_run(settings, cache, device=options.device)
+    config, problem = open_settings(settings, cache, device=options.device)
     return config, problem, start_machine(options.device, config.precision)
 
 
@@ -265,7 +272,7 @@ def use_minutes(
     from ..config import RUN_KEYS
     from ..engine.budget import fit_minutes
     from ..engine.run import read_run_file
-    from ..engine.setup import default_cache, open_run, with_full_paths
+    from ..engine.setup import default_cache, open_settings, with_full_paths
 
     cache = Path(options.cache) if options.cache else default_cache()
     if (folder / "run.json").exists():
@@ -280,7 +287,7 @@ def use_minutes(
     options.chosen.update(chosen)
     if "method" in chosen:  # too little time for the method: its settings have no meaning
         settings = {key: value for key, value in settings.items() if key in RUN_KEYS}
-    return open_run({**with_full_paths(settings), **chosen}, cache, device=options.device)
+    return open_settings({**with_full_paths(settings), **chosen}, cache, device=options.device)
 
 
 def check_same_minutes(folder: Path, before: float | None, now: float | None) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from ..files import atomic_path, locked, remove_leftovers, write_json
+from ..files import atomic_path, locked, remove_leftovers, user_folder, write_json
 from ..profiling import timed
 from .parallel import ProgressCallback, run_in_threads, show_progress
 from .sets import ImageTable, Pixels, content_digests
@@ -100,8 +100,8 @@ class CachedImages:
 
 def default_cache() -> Path:
     """Return the folder of decoded images: $SSDG_CACHE, or `ssdg` in the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("SSDG_CACHE") or Path(home) / "ssdg")
+    chosen = os.environ.get("SSDG_CACHE")
+    return Path(chosen) if chosen else user_folder("cache")
 
 
 def load_images(
