@@ -70,7 +70,7 @@ def open_run(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunC
 
 
 def open_settings(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConfig, Problem]:
-    """Resolve settings of any origin, such as `run.json`: a plugin that the user has not confirmed is not executed."""
+    """Resolve settings of any origin, such as `run.json`; a plugin that the user has not confirmed is not run."""
     if not settings.get("labeled"):
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
     settings = with_plugin(settings)

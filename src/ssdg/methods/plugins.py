@@ -1,8 +1,8 @@
 """Load plugins: Python files of the user that register methods.
 
-A plugin runs with all your permissions, so only you can name one. A file that somebody else may have written, such as
-`run.json` or a suite file, can refer to a plugin, but the plugin runs only if its content was confirmed: by naming it on
-the command line or in code. Names on the command line are remembered in the user's config folder, by content.
+A plugin runs with all your permissions, so only you can name one. Files that somebody else may have written, such as
+`run.json` and suite files, can name a plugin too, but it runs only if you have confirmed its content by naming it on the
+command line or in code. Names on the command line are remembered in the user's config folder, by content.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import UserError, truncate
+from ..errors import UserError
 from ..files import user_folder
 from .api import METHODS
 
@@ -42,9 +42,9 @@ def load_confirmed_plugin(path: Path) -> str:
     source = _read(path)
     digest = _digest(source)
     if digest not in _confirmed and digest not in _remembered():
-        name = shlex.quote(truncate(str(path)))
+        name = shlex.quote(str(path))
         raise UserError(
-            f"a file names the plugin {name}, and it was not run, because you have not confirmed this content; read it, "
+            f"a file names the plugin {name}, which was not run, because you have not confirmed its content; read it, "
             f"and if you trust it, add --plugin {name} (for ssdg bench: plugin={name})"
         )
     _confirmed.add(digest)
