@@ -1,8 +1,8 @@
 """Load plugins: Python files of the user that register methods.
 
 A plugin runs with all your permissions, so only you can name one. Files that somebody else may have written, such as
-`run.json` and suite files, can name a plugin too, but it runs only if you have confirmed its content by naming it on the
-command line or in code. Names on the command line are remembered in the user's config folder, by content.
+`run.json` and suite files, can name one too, but it runs only if you have confirmed its content: by naming it on
+the command line or in code. Names on the command line are remembered in the user's config folder, by content.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def load_confirmed_plugin(path: Path) -> str:
     if digest not in _confirmed and digest not in _remembered():
         name = shlex.quote(str(path))
         raise UserError(
-            f"a file names the plugin {name}, which was not run, because you have not confirmed its content; read it, "
-            f"and if you trust it, add --plugin {name} (for ssdg bench: plugin={name})"
+            f"a file names the plugin {name}, which was not run, because you have not confirmed its content; read it "
+            f"and, if you trust it, add --plugin {name} (for ssdg bench: plugin={name})"
         )
     _confirmed.add(digest)
     return _run_once(path, source)
