@@ -18,8 +18,10 @@ LEAVES = {
     "devices",
     "errors",
     "files",
+    "limits",
     "profiling",
     "seeds",
+    "terminal",
 }  # single files that everything may import
 # Folder (or single file): the other parts of ssdg that it may import.
 ALLOWED = {

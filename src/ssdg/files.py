@@ -52,6 +52,18 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON as `write_json` writes it; NaN, invalid UTF-8 and too deep nesting are a `ValueError`, too."""
+    try:
+        return json.loads(text, parse_constant=_reject_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
 def remove_leftovers(path: Path) -> None:
     """Delete temporary files that a killed `atomic_path(path)` left behind; the name `*` matches any file.
 

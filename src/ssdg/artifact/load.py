@@ -5,7 +5,6 @@ Fields and shapes are checked before memory is allocated, and nothing in the fol
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from ..data.augment import to_float
 from ..data.sources.tree import Item
 from ..devices import evaluation_batch
 from ..errors import UserError, one_line
+from ..files import parse_json
 from ..inference.agreement import check_precision
 from ..inference.classifier import Answer, OutOfMemory, free_memory, require_rejection
 from ..inference.predictions import Prediction
@@ -253,8 +253,8 @@ def read_json(path: Path) -> Any:
     if path.stat().st_size > MAX_JSON_BYTES:
         raise damaged(path, f"it is larger than {MAX_JSON_BYTES:,} bytes")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
         raise damaged(path, str(error)) from None
 
 

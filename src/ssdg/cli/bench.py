@@ -11,6 +11,8 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from ..errors import UserError
+from ..limits import MAX_THREADS
+from . import Jobs
 from .train import SETTING, Several
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 app = App(name="bench", help="Run every cell of a suite: ssdg bench SUITE --data ROOT --out DIR.")
 Json = Annotated[bool, Parameter(name="--json", negative=())]
-Count = Annotated[int | None, Parameter(validator=Number(gte=1))]
 
 
 @app.default
@@ -36,8 +37,8 @@ def run(
     methods: Several = None,
     tasks: Several = None,
     seeds: Several = None,
-    jobs: Count = None,
-    threads: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    jobs: Jobs = None,
+    threads: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_THREADS))] = 1,
     device: str = "auto",
     cache: Path | None = None,
     save_seconds: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
@@ -174,10 +175,10 @@ def list_suites(*, as_json: Json = False) -> None:
     as_json
         Print JSON instead of a table.
     """
-    from rich.console import Console
     from rich.table import Table
 
     from ..bench.suites import SUITES
+    from ..terminal import Console
 
     if as_json:
         print(json.dumps([suite_json(suite) for suite in SUITES], indent=2))

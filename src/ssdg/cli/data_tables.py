@@ -65,9 +65,10 @@ def count_table(statistics: Statistics) -> Table:
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """Print the findings of `ssdg data verify`, the first of each kind."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from ..terminal import Console
 
     if not findings:
         Console().print("No issues found: all images can be read.")

@@ -45,13 +45,12 @@ def table(
     out
         Write to this file instead of the terminal.
     """
-    from rich.console import Console
-
     from ..bench.folder import read_results
     from ..bench.tables.formats import render
     from ..bench.tables.results_table import make_table
     from ..bench.tables.text import print_table
     from ..files import write_text
+    from ..terminal import Console
 
     results_table = make_table(read_results(folder), number, network=network, paper=paper, against=against)
     console = Console()

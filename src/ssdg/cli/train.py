@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import sys
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,15 +14,16 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ..errors import Stopped, UserError
+from . import Threads
 
 if TYPE_CHECKING:
     from ..config import RunConfig
     from ..data.hidden import Problem
     from ..machine import Machine
     from ..profiling import Profile
+    from ..schema import RunOptions
 
 SETTING = re.compile(r"[A-Za-z_.]*=|.*\.ya?ml$")  # and not a folder such as ./a=b
-Threads = Annotated[int | None, Parameter(validator=Number(gte=1))]
 Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 
@@ -107,7 +107,17 @@ def train(
     probe
         With pretrained weights, also score a linear classifier on their features, as a reference.
     """
-    options = RunOptions(device, threads, cache, save_seconds, tensorboard, wandb, profile, probe, minutes)
+    options = make_options(
+        device=device,
+        threads=threads,
+        cache=str(cache) if cache else None,
+        save_seconds=save_seconds,
+        tensorboard=tensorboard,
+        wandb=wandb,
+        profile=profile,
+        probe=probe,
+        minutes=minutes,
+    )
     flags: dict[str, Any] = {"data": data, "labeled": labeled, "target": target, "web_label": web_label}
     flags |= {"method": method, "preset": preset, "discover_domains": discover_domains, "setting": setting}
     flags |= {"plugin": plugin, "seed": seed}
@@ -175,32 +185,29 @@ def resume(
     from ..engine.setup import name_plugin
 
     run_file = read_run_file(run)
-    flags = {"device": device, "threads": threads, "cache": cache, "save_seconds": save_seconds}
+    flags = {"device": device, "threads": threads, "cache": cache and str(cache), "save_seconds": save_seconds}
     flags |= {"tensorboard": tensorboard, "wandb": wandb}
-    options: dict[str, Any] = {**run_file.options, **{k: v for k, v in flags.items() if v is not None}}
-    return start(name_plugin(run_file.config, plugin), run, False, RunOptions(**options))
+    options = run_file.options.model_copy(update={k: v for k, v in flags.items() if v is not None})
+    return start(name_plugin(run_file.config, plugin), run, False, options)
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Where and how a run is computed and reported; none of it changes its numbers."""
+def make_options(**values: Any) -> RunOptions:
+    """Return the options of a command, or raise an error that names the first invalid one."""
+    from pydantic import ValidationError
 
-    device: str = "auto"
-    threads: int | None = None
-    cache: Path | str | None = None
-    save_seconds: float = 30.0
-    tensorboard: bool = False
-    wandb: str | None = None
-    profile: bool = False
-    probe: bool = True
-    minutes: float | None = None  # that the settings in `chosen` fit
-    chosen: dict[str, Any] = field(default_factory=dict)
+    from ..schema import RunOptions, first_problem
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the options for `run.json`, so that `ssdg resume` uses the same ones."""
-        from ..engine.setup import default_cache
+    try:
+        return RunOptions.model_validate(values)
+    except ValidationError as error:
+        raise UserError(f"invalid option --{first_problem(error).replace('_', '-', 1)}") from None
 
-        return {**vars(self), "cache": str(Path(self.cache or default_cache()).absolute())}
+
+def recorded_options(options: RunOptions) -> dict[str, Any]:
+    """Return the options for `run.json`, so that `ssdg resume` uses the same ones."""
+    from ..engine.setup import default_cache
+
+    return options.model_dump() | {"cache": str(Path(options.cache or default_cache()).absolute())}
 
 
 def start(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
@@ -234,7 +241,7 @@ def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, 
     if not dry_run:
         execute(config, problem, machine, folder, options)
         return 0
-    unlogged = replace(options, tensorboard=False, wandb=None)
+    unlogged = options.model_copy(update={"tensorboard": False, "wandb": None})
     with TemporaryDirectory() as temporary:
         execute(config, problem, machine, Path(machine.same(temporary)), unlogged, dry_run=True)
     if machine.is_main:
@@ -277,8 +284,8 @@ def use_minutes(
     cache = Path(options.cache) if options.cache else default_cache()
     if (folder / "run.json").exists():
         started = read_run_file(folder).options
-        check_same_minutes(folder, started.get("minutes"), options.minutes)
-        chosen = started.get("chosen", {})
+        check_same_minutes(folder, started.minutes, options.minutes)
+        chosen = started.chosen
     else:
         budget = fit_minutes(config, problem, machine, cache, options.minutes or 0)
         chosen = json.loads(machine.same(json.dumps(budget.settings)))  # every process has its own speed
@@ -328,7 +335,7 @@ def execute(
                 stage_cache=stage_cache,
                 cache=Path(options.cache) if options.cache else None,
                 probe=options.probe,
-                provenance={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},
+                provenance={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": recorded_options(options)},
             )
             display.conclude(result)
     except Stopped:

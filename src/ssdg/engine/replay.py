@@ -93,7 +93,7 @@ def open_past_run(
     """
     run_file = read_run_file(folder)
     settings = name_plugin(run_file.config, plugin)
-    cache = cache or Path(run_file.options.get("cache") or default_cache())
+    cache = cache or Path(run_file.options.cache or default_cache())
     config, problem = open_settings(settings, cache, device=device)
     if problem.fingerprint != run_file.fingerprint:
         raise UserError(f"the images have changed since the run in {folder}; restore them, or train again")

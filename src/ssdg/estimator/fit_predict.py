@@ -28,6 +28,7 @@ from ..engine.events import Listener
 from ..engine.run import run
 from ..engine.setup import default_cache, open_run, with_full_paths
 from ..errors import Stopped, UserError, brief
+from ..limits import MAX_THREADS
 from ..machine import Machine, check_device, start_machine
 from .input_folders import InputWriter, RunInputs, check_labels, class_folder, prepare_inputs
 from .inputs import Images, Row, is_path, read_folder, read_images, read_pixels
@@ -115,11 +116,10 @@ def check_options(params: Mapping[str, Any], callbacks: Sequence[Listener]) -> N
     """Reject invalid options before any image is read."""
     check_device(params["device"])
     threads = params["threads"]
-    if threads is not None and (
-        not isinstance(threads, int | np.integer) or isinstance(threads, bool) or threads < 1
-    ):
+    is_number = isinstance(threads, int | np.integer) and not isinstance(threads, bool)
+    if threads is not None and not (is_number and 1 <= threads <= MAX_THREADS):
         raise UserError(
-            f"threads={brief(threads)} is not a number of threads; pass an integer of at least 1, or None"
+            f"threads={brief(threads)} is not a number of threads; pass an integer from 1 to {MAX_THREADS}, or None"
         )
     if callable(callbacks) or not all(map(callable, callbacks)):
         raise UserError("callbacks is not a list of functions; pass for example callbacks=[print]")
