@@ -20,6 +20,7 @@ LEAVES = {
     "files",
     "limits",
     "profiling",
+    "safe_csv",
     "seeds",
     "terminal",
 }  # single files that everything may import
