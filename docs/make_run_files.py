@@ -13,7 +13,7 @@ from ssdg import schema
 PAGE = Path(__file__).with_name("run-files.md")
 # File: the model of its contents, then the models inside it.
 FILES: dict[str, tuple[type[BaseModel], ...]] = {
-    "run.json": (schema.RunFile,),
+    "run.json": (schema.RunFile, schema.RunOptions),
     "result.json": (
         schema.Result,
         schema.Task,

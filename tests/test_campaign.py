@@ -20,9 +20,8 @@ def test_a_slice_of_the_campaign_finds_nothing(part: str, tmp_path: Path) -> Non
     out = tmp_path / "campaign.json"
     words = ["--parts", part, "--most", SLICE[part], "--minutes", 15, "--seed", 3, "--out", out]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "campaign", *map(str, words)], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "campaign", *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     results = json.loads(out.read_text()) if out.exists() else {}
     assert done.returncode == 0, (results.get("findings"), done.stderr)
     assert sum(results["cases"].values()) == SLICE[part]

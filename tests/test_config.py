@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ssdg.config import PRESETS, DataKind, best_size, merge, parse_overrides, read_yaml, resolve
+from ssdg.config import PRESETS, DataKind, best_size, merge, parse_overrides, resolve
 from ssdg.errors import UserError
 from ssdg.methods import METHODS
 
@@ -85,13 +84,6 @@ def test_words_become_nested_settings() -> None:
 
 def test_merge_goes_into_groups() -> None:
     assert merge({"a": 1, "b": {"c": 1, "d": 1}}, {"b": {"c": 2}}) == {"a": 1, "b": {"c": 2, "d": 1}}
-
-
-@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [", ""])
-def test_a_file_that_holds_no_settings(text: str, tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text(text)
-    with pytest.raises(UserError, match=r"x\.yaml"):
-        read_yaml(tmp_path / "x.yaml")
 
 
 def test_a_warm_start_needs_one_backbone() -> None:

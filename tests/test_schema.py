@@ -166,13 +166,13 @@ DAMAGES: dict[str, tuple[type[BaseModel], Any, str]] = {
     "a format to come": (Result, {**FILES[Result], "format": 3}, "format: Input should be 1 or 2"),
     "a task without domains": (Result, {**FILES[Result], "task": {}}, "task.labeled: Field required"),
     "phases of format 1": (Result, {"method": "", "seed": 0, "task": TASK, "phases": 3}, "phases: Input should be"),
-    "an infinite loss": (Epoch, {**FILES[Epoch], "loss": float("inf")}, "loss is not finite"),
+    "an infinite loss": (Epoch, {**FILES[Epoch], "loss": float("inf")}, "Infinity is not a JSON value"),
     "a sum of no number": (
         StageMeta,
         {**FILES[StageMeta], "sums": {"loss": float("nan")}},
-        "sums.loss: Input",
+        "NaN is not a JSON value",
     ),
-    "a score of no number": (Epoch, {**FILES[Epoch], "target": [float("nan")]}, "target.0: Input should be"),
+    "a score of no number": (Epoch, {**FILES[Epoch], "target": [float("nan")]}, "NaN is not a JSON value"),
     "a kind to come": (Audit, {**AUDIT, "kind": "other", "domains": {}}, "kind: Input should be 'pseudo-labels' or"),
     "a missing hash": (RunFile, {"config": {}}, "hash: Field required"),
     "a file elsewhere": (

@@ -6,15 +6,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
+from .bounded_yaml import MAX_DEPTH, YamlError, parse_yaml
 from .data.sets import AugmentKind, DataKind, Setting, WebLabel
-from .errors import NotRegularFileError, UserError, unknown
-from .files import file_name, read_text
+from .errors import UserError, brief, truncate, unknown
+from .files import file_name
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
 
@@ -330,29 +329,15 @@ def parse_overrides(args: Iterable[str]) -> Flat:
     values: Flat = {}
     for arg in args:
         key, equals, text = arg.partition("=")
-        if not equals or not key:
-            raise UserError(f"'{arg}' is not a setting; write key=value, for example epochs=5")
+        if not equals or not key or key.count(".") >= MAX_DEPTH:
+            raise UserError(f"'{truncate(arg)}' is not a setting; write key=value, for example epochs=5")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise UserError(f"the value of '{arg}' is not valid YAML; quote it") from None
+            value = parse_yaml(text)
+        except YamlError as error:
+            raise UserError(f"the value of '{truncate(arg)}' is not valid YAML ({error}); quote it") from None
         for part in reversed(key.split(".")):
             value = {part: value}
         values = merge(values, value)
-    return values
-
-
-def read_yaml(path: Path) -> Flat:
-    """Read the settings in a YAML file."""
-    try:
-        values = yaml.safe_load(read_text(path))
-    except NotRegularFileError:
-        raise
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = str(error).replace("\n", " ")
-        raise UserError(f"{path} cannot be read as YAML settings: {reason}") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path} holds no settings; it must be a mapping such as 'method: eid'")
     return values
 
 
@@ -362,7 +347,7 @@ def check_key(key: str, values: Flat, method: Method) -> None:
     if key not in names:
         raise unknown(f"setting of method '{method.name}'", str(key), sorted(names))
     if key in method.settings.nested_methods(values) and not isinstance(values[key], Mapping):
-        raise UserError(f"{key}={values[key]} is not a group of settings; write for example {key}.epochs=5")
+        raise UserError(f"{key}={brief(values[key])} is not a group of settings; write for example {key}.epochs=5")
 
 
 def _spread(values: Flat, groups: Iterable[str]) -> Flat:
@@ -389,7 +374,7 @@ def _error_message(error: ValidationError, settings: Flat, method: Method) -> st
     if first["type"] == "missing":
         return f"'{key}' is missing; give --{key}"
     reason = first["msg"].removeprefix("Value error, ")
-    return f"{key}={first['input']!r} is not allowed: {reason}" if key else reason
+    return f"{key}={brief(first['input'])} is not allowed: {reason}" if key else reason
 
 
 def nested_keys(method: Method, values: Flat) -> list[str]:

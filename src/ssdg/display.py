@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
@@ -16,6 +15,7 @@ from rich.table import Table
 from .config import RunConfig
 from .data.hidden import Problem
 from .engine.events import Event
+from .terminal import Console
 
 
 def is_watched() -> bool:

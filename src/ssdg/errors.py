@@ -1,4 +1,8 @@
-"""Exceptions that the command line reports in one sentence, without a traceback."""
+"""Exceptions that the command line reports in one sentence, without a traceback, and the text in their messages."""
+
+from reprlib import Repr
+
+MAX_VALUE = 80  # characters of a value that a message repeats
 
 
 class UserError(ValueError):
@@ -42,6 +46,31 @@ def missing_package_message(error: ModuleNotFoundError) -> str:
     return f"this needs the package {name}, which is not installed; run pip install 'ssdg[train]'"
 
 
+def one_line(text: str, max_length: int = 200) -> str:
+    """Return untrusted text on one line, without control characters, truncated to `max_length`."""
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return truncate(" ".join(printable.split()), max_length)
+
+
+def truncate(text: str, max_length: int = MAX_VALUE) -> str:
+    """Return the text, or its start and `…` if it is longer than `max_length`."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
+
+
+def brief(value: object) -> str:
+    """Return a value for a message: its `repr`, shortened where the value is long, deep or wide."""
+    try:
+        return truncate(_SHORT.repr(value))
+    except ValueError:  # an integer with too many digits to print
+        return f"a value of type {type(value).__name__}"
+
+
+_SHORT = Repr()
+_SHORT.maxlevel = 3
+_SHORT.maxstring = _SHORT.maxother = MAX_VALUE
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 6
+
+
 def suggest(word: str, choices: list[str] | tuple[str, ...]) -> str:
     """Return ` (did you mean 'x'?)` for the closest of `choices`, or an empty string if none is close."""
     from difflib import get_close_matches
@@ -54,4 +83,5 @@ def suggest(word: str, choices: list[str] | tuple[str, ...]) -> str:
 
 def unknown(kind: str, name: str, choices: list[str] | tuple[str, ...]) -> UserError:
     """Return the error for a name that is not among `choices`."""
-    return UserError(f"unknown {kind} '{name}'{suggest(name, choices)}; choose from {', '.join(choices)}")
+    shown = truncate(name)
+    return UserError(f"unknown {kind} '{shown}'{suggest(shown, choices)}; choose from {', '.join(choices)}")

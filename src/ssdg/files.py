@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 
 from .errors import NotRegularFileError, UserError
 
@@ -109,6 +109,18 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON as `write_json` writes it; NaN, invalid UTF-8 and too deep nesting are a `ValueError`, too."""
+    try:
+        return json.loads(text, parse_constant=_reject_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
 def remove_leftovers(path: Path) -> None:
     """Delete temporary files that a killed `atomic_path(path)` left behind; the name `*` matches any file.
 
@@ -148,6 +160,15 @@ def is_locked(path: Path) -> bool:
 def real_path(path: str | Path) -> Path:
     """Return the absolute path without links; unlike `Path.resolve`, accept a link to itself."""
     return Path(os.path.realpath(path))
+
+
+def user_folder(kind: Literal["cache", "config"]) -> Path:
+    """Return the `ssdg` folder in the user's cache or config folder; raise `UserError` if no home folder is known."""
+    base = os.environ.get(f"XDG_{kind.upper()}_HOME")
+    try:
+        return Path(base or Path.home() / f".{kind}") / "ssdg"
+    except RuntimeError:  # HOME is not set, and the system does not know the user
+        raise UserError(f"no {kind} folder: HOME is not set; set HOME, or SSDG_CACHE, or give --cache") from None
 
 
 def file_name(path: str) -> str:

@@ -7,7 +7,6 @@ rejects a file whose required fields are missing or invalid. Percentages are in 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from .errors import UserError
-from .files import read_bytes, read_text
+from .files import parse_json, read_bytes, read_text
+from .limits import MAX_THREADS
 
 RESULT_FORMAT: Literal[2] = 2  # 1 (version 0.1) has no kinds, titles, groups and schedules; see `_upgraded`
 SAMPLES_FORMAT: Literal[1] = 1
@@ -51,6 +51,21 @@ def _upgraded(values: Any, table: dict[str, dict[str, Any]]) -> Any:
     return {**values, **{k: v.replace("{}", tail) if isinstance(v, str) else v for k, v in known.items()}}
 
 
+class RunOptions(BaseModel, frozen=True):
+    """Where and how a run is computed and reported; none of it changes its numbers."""
+
+    device: str = "auto"
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None = None
+    cache: Annotated[str, Field(pattern=r"^[^\x00]+$")] | None = None
+    save_seconds: Annotated[FiniteFloat, Field(ge=0)] = 30.0
+    tensorboard: bool = False
+    wandb: str | None = None
+    profile: bool = False
+    probe: bool = True
+    minutes: FiniteFloat | None = None  # that the settings in `chosen` fit
+    chosen: dict[str, Any] = {}
+
+
 class RunFile(BaseModel):
     """`run.json`: what was started, written before training."""
 
@@ -58,7 +73,7 @@ class RunFile(BaseModel):
     fingerprint: str  # of the images
     config: dict[str, Any]  # all settings as resolved, `RunConfig.flat`
     command: str = ""
-    options: dict[str, Any] = {}  # options of `ssdg train` that do not change the numbers
+    options: RunOptions = RunOptions()  # of `ssdg train`
     versions: dict[str, str] = {}
 
 
@@ -385,7 +400,7 @@ def read_json(
     """Read a JSON file into a model; `prepare` changes the values before they are validated."""
     content = read_bytes(path)
     try:
-        return model.model_validate(prepare(json.loads(content)))
+        return model.model_validate(prepare(parse_json(content)))
     except ValidationError as error:
         raise damaged(path, first_problem(error), remedy) from None
     except ValueError as error:
@@ -429,7 +444,7 @@ def read_events(path: Path) -> Iterator[Event]:
     lines = read_text(path, errors="replace").split("\n")[:-1] if path.exists() else []
     for number, line in enumerate(lines, start=1):
         try:
-            values = json.loads(line)
+            values = parse_json(line)
             time, kind = float(values.pop("time", 0)), values.pop("event")
             if kind in EVENTS:
                 yield Event(time, kind, EVENTS[kind].model_validate(values))

@@ -13,6 +13,7 @@ from ssdg.bench.grid import SuiteChoice
 from ssdg.bench.suite_file import load_suite
 from ssdg.errors import UserError
 from ssdg.methods.api import METHODS
+from ssdg.methods.plugins import load_plugin
 
 
 @pytest.fixture
@@ -113,9 +114,17 @@ def _forgotten() -> Iterator[None]:
 @pytest.mark.usefixtures("_forgotten")
 def test_a_method_from_a_plugin(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "my.py").write_text(PLUGIN)
+    load_plugin(tmp_path / "my.py")  # naming it confirms it
     suite, _ = read(f"methods: [mine]\nsettings: {{plugin: {tmp_path / 'my.py'}}}\n")
     assert suite.rows[0].method == "mine"
     assert set(suite.settings) == {"plugin", "plugin_digest"}
+
+
+def test_a_plugin_that_only_the_file_names_is_not_run(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "my.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{PLUGIN}")
+    with pytest.raises(UserError, match="a file names the plugin"):
+        read(f"methods: [mine]\nsettings: {{plugin: {tmp_path / 'my.py'}}}\n")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_file_on_the_page_is_allowed(read) -> None:  # type: ignore[no-untyped-def]

@@ -5,7 +5,6 @@ Fields and shapes are checked before memory is allocated, and nothing in the fol
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +22,8 @@ from torch.overrides import TorchFunctionMode
 from ..data.augment import to_float
 from ..data.sources.tree import Item
 from ..devices import evaluation_batch
-from ..errors import UserError
-from ..files import read_text, real_path
+from ..errors import UserError, one_line
+from ..files import parse_json, read_bytes, real_path
 from ..inference.agreement import check_precision
 from ..inference.classifier import Answer, OutOfMemory, free_memory, require_rejection
 from ..inference.predictions import Prediction
@@ -254,8 +253,8 @@ def read_json(path: Path) -> Any:
     if path.stat().st_size > MAX_JSON_BYTES:
         raise damaged(path, f"it is larger than {MAX_JSON_BYTES:,} bytes")
     try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        return parse_json(read_bytes(path))
+    except ValueError as error:
         raise damaged(path, str(error)) from None
 
 
@@ -347,9 +346,3 @@ def unreadable(path: Path, error: Exception) -> UserError:
 def damaged(path: Path, reason: str) -> UserError:
     """Return the error for a file of the right type with invalid content."""
     return UserError(f"'{path}' is damaged ({one_line(reason)}); copy the model folder again")
-
-
-def one_line(text: str, max_length: int = 200) -> str:
-    """Return untrusted text on one line, without control characters, truncated to `max_length`."""
-    printable = "".join(char if char.isprintable() else " " for char in text)
-    return " ".join(printable.split())[:max_length]

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..errors import UserError
-from ..files import atomic_path, open_file, require_regular
+from ..files import atomic_path, open_file, parse_json, require_regular
 
 Meta = dict[str, Any]
 MAX_HEADER = 100_000_000  # bytes, the limit of the format itself
@@ -33,7 +33,7 @@ def load_tensors(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], Meta]
     """Read a file of `save_tensors`: the tensors whose names start with `prefix`, and the JSON."""
     with _open(path) as file:
         names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
-        return {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["meta"])
+        return {name: file.get_tensor(name) for name in names}, parse_json(file.metadata()["meta"])
 
 
 def copy_tensors(source: dict[str, Tensor], destination: dict[str, Tensor], path: Path) -> None:
@@ -58,8 +58,8 @@ def read_meta(path: Path) -> Meta | None:
     try:
         with open_file(path) as file:  # one open file, even while another process replaces it
             length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(length, MAX_HEADER)))
-        return dict(json.loads(header["__metadata__"]["meta"]))
+            header = parse_json(file.read(min(length, MAX_HEADER)))
+        return dict(parse_json(header["__metadata__"]["meta"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from ..errors import UserError
+from ..errors import UserError, brief
 from ..files import file_name, is_locked, locked, read_bytes, remove_leftovers, write_json
 from ..schema import Result, damaged, first_problem, read_json
 
@@ -184,7 +184,7 @@ def row_settings(grid: Grid, row: str) -> Flat:
 def differences(before: Flat, now: Flat) -> list[str]:
     """Return `lr=0.1 there, 0.2 now` for every key that differs; files and folders may have moved."""
     keys = [key for key in before.keys() | now.keys() if last_part(before.get(key)) != last_part(now.get(key))]
-    return [f"{key}={before.get(key)!r} there, {now.get(key)!r} now" for key in sorted(keys)]
+    return [f"{key}={brief(before.get(key))} there, {brief(now.get(key))} now" for key in sorted(keys)]
 
 
 def last_part(value: Any) -> Any:

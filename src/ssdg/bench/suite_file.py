@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..config import merge, read_yaml
+from ..bounded_yaml import load_mapping
+from ..config import merge
 from ..engine.setup import with_plugin
-from ..errors import UserError, unknown
+from ..errors import UserError, brief, unknown
 from ..methods import find_method
 from .grid import SuiteChoice
 from .suites import Row, Suite, find_suite, row_name
@@ -28,12 +29,12 @@ TYPE_NAMES: dict[type, str] = {list: "a list such as [a, b]", dict: "a mapping s
 
 def load_suite(path: Path) -> tuple[Suite, SuiteChoice]:
     """Load a custom benchmark suite from a YAML file, and what the file chooses of it."""
-    content = read_yaml(path)
+    content = load_mapping(path)
     for key, value in content.items():
         if key not in KEYS:
             raise unknown(f"key in {path}:", str(key), list(KEYS))
         if not isinstance(value, KEYS[key]):
-            raise UserError(f"{path}: '{key}' must be {TYPE_NAMES[KEYS[key]]}, not {value!r}")
+            raise UserError(f"{path}: '{key}' must be {TYPE_NAMES[KEYS[key]]}, not {brief(value)}")
     if not content.get("methods"):
         raise UserError(f"{path} names no method; add for example 'methods: [source-only, eid]'")
     settings = with_plugin(content.get("settings") or {})
@@ -54,13 +55,13 @@ def build_rows(path: Path, methods: list[Any], overrides: list[Any], papers: Map
         entry = {"method": item} if isinstance(item, str) else item
         if not isinstance(entry, dict) or not isinstance(entry.get("method"), str):
             raise UserError(
-                f"{path}: method {item!r} is neither a name nor a mapping such as {{method: eid, cycles: 2}}"
+                f"{path}: method {brief(item)} is neither a name nor a mapping such as {{method: eid, cycles: 2}}"
             )
         method = find_method(entry["method"])
         base = {key: value for key, value in entry.items() if key not in ("method", "name")}
         for override in overrides:
             if not isinstance(override, dict):
-                raise UserError(f"{path}: override {override!r} is not a mapping such as {{cycles: 2}}")
+                raise UserError(f"{path}: override {brief(override)} is not a mapping such as {{cycles: 2}}")
             settings = merge(base, override)
             has_name = "name" in entry
             name = row_name(str(entry["name"]), override) if has_name else row_name(entry["method"], settings)

@@ -29,6 +29,7 @@ class CellOptions:
     threads: int = 1
     save_seconds: float = 30.0
     cores: tuple[int, ...] = ()  # to bind the process to; empty: any
+    plugins: tuple[str, ...] = ()  # digests of plugins that the user has named
     shelf: str = ""  # folder of stages that cells share; empty: `shelf` in the benchmark folder
 
 
@@ -88,19 +89,21 @@ def train(folder: Path, cell_id: str, options: CellOptions) -> None:
     import torch
 
     from ..engine.run import run
-    from ..engine.setup import open_run, with_other_targets
+    from ..engine.setup import open_settings, with_other_targets
     from ..errors import UserError
     from ..machine import start_machine
+    from ..methods.plugins import confirm_plugins
     from .folder import cell_folder, read_grid
 
     torch.set_num_threads(options.threads)
+    confirm_plugins(options.plugins)
     cells = read_grid(folder).cells
     cell = next(cell for cell in cells if cell.id == cell_id)
-    config, problem = open_run(cell.config, Path(options.cache), device=options.device)
+    config, problem = open_settings(cell.config, Path(options.cache), device=options.device)
     if config.hash != cell_id:
         raise UserError(f"cell {cell_id} of {folder} now resolves to {config.hash}; use another --out")
     problem = with_other_targets(config, problem, sibling_targets(cell, cells), Path(options.cache))
-    run_options = {key: value for key, value in vars(options).items() if key not in ("cores", "shelf")}
+    run_options = {key: value for key, value in vars(options).items() if key not in ("cores", "plugins", "shelf")}
     run(
         config,
         problem,

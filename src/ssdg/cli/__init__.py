@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.validators import Number
 
-from ..errors import Note, NotFinite, Stopped, UserError, missing_package_message
+from ..errors import Note, NotFinite, Stopped, UserError, missing_package_message, truncate
+from ..limits import MAX_JOBS, MAX_THREADS
+from ..terminal import escape_controls, escape_output
 
 USER_MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
 STDIN = "/dev/stdin"
+Threads = Annotated[int | None, Parameter(validator=Number(gte=1, lte=MAX_THREADS))]
+Jobs = Annotated[int | None, Parameter(validator=Number(gte=1, lte=MAX_JOBS))]
 REJECT = 0.05  # the rate of `--reject` without a number
 
 app = App(
@@ -72,9 +81,44 @@ def show_notes() -> None:
 
 def call(args: list[str]) -> int:
     """Run a command and return its exit code."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), escape_output(), interrupt_on_signals() as interrupted:
         show_notes()
-        return _call(args)
+        try:
+            return _call(args)
+        except Exception:
+            if not interrupted:
+                raise
+            return _report_interrupt()  # an import can turn the interrupt into another exception
+
+
+@contextmanager
+def interrupt_on_signals() -> Iterator[set[int]]:
+    """Turn SIGTERM into the `KeyboardInterrupt` that Ctrl-C is; yield the signals that arrived.
+
+    While a run trains, its own handlers let it write a checkpoint first.
+    """
+    received: set[int] = set()
+    if current_thread() is not main_thread():
+        yield received
+        return
+
+    def handle(number: int, frame: object) -> None:
+        received.add(number)
+        raise KeyboardInterrupt
+
+    defaults = (signal.default_int_handler, signal.SIG_DFL)
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) in defaults]
+    previous = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _report_interrupt() -> int:
+    print("interrupted", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _call(args: list[str]) -> int:
@@ -88,7 +132,8 @@ def _call(args: list[str]) -> int:
     except UserError as error:
         return print_error(str(error), USER_MISTAKE)
     except CycloptsError as error:
-        return print_error(" ".join(str(error).split()), USER_MISTAKE)
+        words = (truncate(word) for word in str(error).split())
+        return print_error(" ".join(words), USER_MISTAKE)
     except NotFinite as error:
         return print_error(str(error), FAILED)
     except Stopped as stop:
@@ -96,8 +141,7 @@ def _call(args: list[str]) -> int:
             print(stop, file=sys.stderr)
         return INTERRUPTED
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return _report_interrupt()
     except ModuleNotFoundError as error:
         return print_error(missing_package_message(error), USER_MISTAKE)
     except BrokenPipeError:  # the reader of our output has exited, as in `ssdg ... | head`
@@ -143,10 +187,12 @@ def is_number(text: str) -> bool:
 
 def print_error(message: str, code: int) -> int:
     """Print an error on stderr and return the exit code."""
-    from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message))
+    from ..terminal import Console
+
+    line = escape_controls(message).replace("\n", "\\n").replace("\t", "\\t")  # a file name may have these
+    Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), line))
     return code
 
 

@@ -11,6 +11,8 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from ..errors import UserError
+from ..limits import MAX_THREADS
+from . import Jobs
 from .train import SETTING, Several
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 app = App(name="bench", help="Run every cell of a suite: ssdg bench SUITE --data ROOT --out DIR.")
 Json = Annotated[bool, Parameter(name="--json", negative=())]
-Count = Annotated[int | None, Parameter(validator=Number(gte=1))]
 
 
 @app.default
@@ -36,8 +37,8 @@ def run(
     methods: Several = None,
     tasks: Several = None,
     seeds: Several = None,
-    jobs: Count = None,
-    threads: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    jobs: Jobs = None,
+    threads: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_THREADS))] = 1,
     device: str = "auto",
     cache: Path | None = None,
     save_seconds: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
@@ -84,11 +85,12 @@ def run(
     """
     from ..bench.worker import CellOptions
     from ..engine.setup import default_cache
+    from ..methods.plugins import confirmed_plugins
 
     lists = {"methods": methods, "tasks": tasks, "seeds": seeds}
     grid_suite, choice = parse_choice(suite, words, data, preset, lists)
     cache_path, shelf_path = str((cache or default_cache()).absolute()), str(shelf.absolute()) if shelf else ""
-    options = CellOptions(cache_path, device, threads, save_seconds, shelf=shelf_path)
+    options = CellOptions(cache_path, device, threads, save_seconds, plugins=confirmed_plugins(), shelf=shelf_path)
     if ray is None:
         if scratch is not None:
             raise UserError("--scratch needs --ray; leave it out for local workers")
@@ -151,11 +153,13 @@ def parse_choice(
     from ..bench.suite_file import load_suite
     from ..bench.suites import find_suite
     from ..config import parse_overrides
-    from ..engine.setup import with_plugin
+    from ..engine.setup import confirm_plugin, with_plugin
 
     names = {key: tuple(arg for arg in values or () if not SETTING.match(arg)) for key, values in lists.items()}
     args += tuple(arg for values in lists.values() for arg in values or () if SETTING.match(arg))
-    choice = SuiteChoice(data, preset, settings=with_plugin(parse_overrides(args)), **names)
+    overrides = parse_overrides(args)
+    confirm_plugin(overrides, remember=True)  # not one that only a suite file names
+    choice = SuiteChoice(data, preset, settings=with_plugin(overrides), **names)
     if Path(suite).suffix in (".yaml", ".yml"):
         custom_suite, file_choice = load_suite(Path(suite))
         return custom_suite, choice.over(file_choice)
@@ -171,10 +175,10 @@ def list_suites(*, as_json: Json = False) -> None:
     as_json
         Print JSON instead of a table.
     """
-    from rich.console import Console
     from rich.table import Table
 
     from ..bench.suites import SUITES
+    from ..terminal import Console
 
     if as_json:
         print(json.dumps([suite_json(suite) for suite in SUITES], indent=2))

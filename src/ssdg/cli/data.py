@@ -34,8 +34,9 @@ def list_datasets(*, as_json: Json = False) -> None:
     if as_json:
         _print_json([_dataset_json(dataset) for dataset in CATALOG])
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from ..terminal import Console
 
     console, table = Console(), Table("benchmark", "domains", "classes", "images", "size")
     for dataset in CATALOG:
@@ -110,7 +111,7 @@ def describe(root: Path, *, as_json: Json = False) -> None:
     if as_json:
         _print_json(_description_json(description))
         return
-    from rich.console import Console
+    from ..terminal import Console
 
     console = Console()
     name = description.dataset.name if description.dataset else "not a known benchmark"
@@ -243,11 +244,10 @@ def fetch(
     source
         Number of a known source, or a URL.  [default: all known sources in turn]
     """
-    from rich.console import Console
-
     from ..hub.download import Downloader
     from ..hub.fetch_dataset import DatasetFetcher
     from ..hub.published import find_published, select_sources
+    from ..terminal import Console
 
     if from_ and source:
         raise UserError("--from reads local files and --source downloads; set only one of them")
@@ -269,10 +269,9 @@ def fetch(
 
 def print_check(root: Path) -> int:
     """Print counts and findings of a fetched dataset; return 1 if it is incomplete."""
-    from rich.console import Console
-
     from ..data.sources.benchmark import read_benchmark
     from ..data.verify import count_images, verify
+    from ..terminal import Console
     from .data_tables import count_table, print_findings
 
     Console().print(count_table(count_images(read_benchmark(root))))

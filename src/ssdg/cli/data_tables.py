@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal
+
+from ..safe_csv import write_rows
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,9 +66,10 @@ def count_table(statistics: Statistics) -> Table:
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """Print the findings of `ssdg data verify`, the first of each kind."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from ..terminal import Console
 
     if not findings:
         Console().print("No issues found: all images can be read.")
@@ -112,13 +114,12 @@ def total_rows(statistics: Statistics) -> list[Cells]:
 
 def render_csv(statistics: Statistics) -> str:
     """Render one line per domain and class, and one per domain; unknown values are empty."""
-    file = StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["domain", "class", "images", "ood", "ood_percent", "expected"])
+    rows: list[list[Any]] = [["domain", "class", "images", "ood", "ood_percent", "expected"]]
     for domain in statistics.domains:
-        for label, count in domain.classes.items():
-            writer.writerow([domain.name, label or NO_CLASS, *_numbers(count), None])
-        writer.writerow([domain.name, f"({ALL})", *_numbers(domain.total), domain.expected])
+        rows += [[domain.name, label or NO_CLASS, *_numbers(count), None] for label, count in domain.classes.items()]
+        rows.append([domain.name, f"({ALL})", *_numbers(domain.total), domain.expected])
+    file = StringIO()
+    write_rows(file, rows, lineterminator="\n")
     return file.getvalue()
 
 

@@ -9,13 +9,14 @@ from statistics import mean, stdev
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 
 from ..bench.tables.paper_figures import COLORS, canvas
 from ..files import write_json
-from ..schema import DomainAudit, LabelKind, Result
-from .train import RunOptions, execute, prepare
+from ..schema import DomainAudit, LabelKind, Result, RunOptions
+from ..terminal import Console
+from . import Threads
+from .train import execute, prepare
 
 Results = dict[str, list[Result]]  # by row, one per seed
 
@@ -69,7 +70,7 @@ def demo(
     open_set: Annotated[bool, Parameter(negative=())] = False,
     seeds: Annotated[list[int], Parameter(consume_multiple=True)] = [0],  # noqa: B006
     out: Path | None = None,
-    threads: int | None = None,
+    threads: Threads = None,
     cache: Path | None = None,
 ) -> int:
     """Train source-only and eid on a task of the embedded digits; print a table, draw a figure, write a report.
@@ -96,7 +97,7 @@ def demo(
 
     config = OPEN if open_set else CLOSED
     folder, console = out or config.folder, Console(highlight=False)
-    results = run_rows(config, seeds, folder, RunOptions(threads=threads, cache=cache))
+    results = run_rows(config, seeds, folder, RunOptions(threads=threads, cache=str(cache) if cache else None))
     console.print(open_table(results) if open_set else demo_table(results))
     write_json(folder / "demo.json", summarize(config, results))
     figure = (draw_open if open_set else draw_demo)(results, folder / "demo.png")

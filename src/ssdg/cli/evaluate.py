@@ -157,7 +157,7 @@ def unscorable(data: Path, problem: str, classes: Sequence[str]) -> UserError:
 
 def print_scores(scores: dict[str, Any], curve: Path | None) -> None:
     """Print the tables and lines of `ssdg evaluate`."""
-    from rich.console import Console
+    from ..terminal import Console
 
     console = Console(highlight=False)
     console.print(accuracy_table(scores))

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ..errors import Stopped, UserError
+from . import Threads
 from .predict import Flag, progress_bar
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def features(
     half: Flag = False,
     device: str = "auto",
     plugin: Path | None = None,
-    threads: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    threads: Threads = None,
     null: Flag = False,
 ) -> int:
     """Export features of images: the pooled output of a backbone or of a trained run's backbone.

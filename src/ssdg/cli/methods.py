@@ -16,11 +16,11 @@ def methods(*, plugin: Path | None = None, json_: bool = False) -> None:
     json_
         Print JSON: name, family, paper, needs, summary and settings of each method.
     """
-    from rich.console import Console
     from rich.table import Table
 
     from ..methods import METHODS
     from ..methods.plugins import load_plugin
+    from ..terminal import Console
 
     if plugin is not None:
         load_plugin(plugin)

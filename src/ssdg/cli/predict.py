@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from ..errors import Stopped, UserError
+from . import Threads
 
 if TYPE_CHECKING:
     from ..inference.classifier import Classifier
@@ -32,7 +32,7 @@ def predict(
     device: str = "auto",
     precision: str = "auto",
     plugin: Path | None = None,
-    threads: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    threads: Threads = None,
     null: Flag = False,
     anew: Flag = False,
 ) -> int:
@@ -125,8 +125,9 @@ def summarize(counts: RowCounts, out: Path, *, rejecting: bool) -> str:
 @contextmanager
 def progress_bar(inputs: Sequence[str], title: str) -> Iterator[Callable[[RowCounts], None]]:
     """Show a bar on a terminal: images, images per second and, once they are counted, the time left."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ..terminal import Console
 
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:

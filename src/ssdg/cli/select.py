@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..errors import UserError
 from ..selection.candidates import SCORES, Group, Score, by_run, by_task, read_runs
 from ..selection.ranking import FEWEST, chosen_by, is_scored, judge, judge_group, ranks_of, too_few
+from ..terminal import Console
 
 TARGET_USED = "The target was used only to evaluate the scores; no rank and no selection depends on it."
 TARGET_NOT_READ = "The target was not read."

@@ -45,13 +45,12 @@ def table(
     out
         Write to this file instead of the terminal.
     """
-    from rich.console import Console
-
     from ..bench.folder import read_results
     from ..bench.tables.formats import render
     from ..bench.tables.results_table import make_table
     from ..bench.tables.text import print_table
     from ..files import write_text
+    from ..terminal import Console
 
     results_table = make_table(read_results(folder), number, network=network, paper=paper, against=against)
     console = Console()
@@ -75,6 +74,7 @@ def figure(
     images: Annotated[int | None, Parameter(validator=Number(gte=12))] = None,
     device: str = "auto",
     cache: Path | None = None,
+    plugin: Path | None = None,
 ) -> int:
     """Draw a figure of a benchmark folder, or the t-SNE of a run folder.
 
@@ -102,11 +102,13 @@ def figure(
         tsne: auto, cpu or cuda.
     cache
         tsne: folder for decoded images.  [default: that of the run]
+    plugin
+        tsne: the Python file of the run's custom method.  [default: that of the run, if you have named it before]
     """
     if kind == "tsne":
         reject_options("tsne", number=number, paper=paper or None)
-        return draw_tsne(folder, out, unlabeled, images or DEFAULT_IMAGES, device, cache)
-    reject_options(kind, unlabeled=unlabeled, images=images, cache=cache)
+        return draw_tsne(folder, out, unlabeled, images or DEFAULT_IMAGES, device, cache, plugin)
+    reject_options(kind, unlabeled=unlabeled, images=images, cache=cache, plugin=plugin)
     from ..bench.folder import read_results
     from ..bench.tables.paper_figures import draw_figure
 
@@ -114,7 +116,15 @@ def figure(
     return 0
 
 
-def draw_tsne(folder: Path, out: Path, unlabeled: str | None, images: int, device: str, cache: Path | None) -> int:
+def draw_tsne(
+    folder: Path,
+    out: Path,
+    unlabeled: str | None,
+    images: int,
+    device: str,
+    cache: Path | None,
+    plugin: Path | None,
+) -> int:
     """Draw the t-SNE of a run."""
     from ..bench.tables.paper_figures import check_figure_path
     from ..bench.tables.tsne import compute_evolution, draw_evolution
@@ -122,7 +132,9 @@ def draw_tsne(folder: Path, out: Path, unlabeled: str | None, images: int, devic
     check_figure_path(out)
     if (folder / "suite.json").exists():
         raise UserError(f"'{folder}' is a benchmark folder, but a t-SNE is of one run; {suggest_cell(folder)}")
-    evolution = compute_evolution(folder, unlabeled=unlabeled, images=images, cache=cache, device=device)
+    evolution = compute_evolution(
+        folder, unlabeled=unlabeled, images=images, cache=cache, device=device, plugin=plugin
+    )
     print(f"figure: {draw_evolution(evolution, out)}")
     return 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..errors import Stopped
+from ..errors import Stopped, UserError
+from . import Threads
 
 if TYPE_CHECKING:
     from ..config import RunConfig
     from ..data.hidden import Problem
     from ..machine import Machine
     from ..profiling import Profile
+    from ..schema import RunOptions
 
 SETTING = re.compile(r"[A-Za-z_.]*=|.*\.ya?ml$")  # and not a folder such as ./a=b
-Threads = Annotated[int | None, Parameter(validator=Number(gte=1))]
 Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 
@@ -106,7 +106,17 @@ def train(
     probe
         With pretrained weights, also score a linear classifier on their features, as a reference.
     """
-    options = RunOptions(device, threads, cache, save_seconds, tensorboard, wandb, profile, probe, minutes)
+    options = make_options(
+        device=device,
+        threads=threads,
+        cache=str(cache) if cache else None,
+        save_seconds=save_seconds,
+        tensorboard=tensorboard,
+        wandb=wandb,
+        profile=profile,
+        probe=probe,
+        minutes=minutes,
+    )
     flags: dict[str, Any] = {"data": data, "labeled": labeled, "target": target, "web_label": web_label}
     flags |= {"method": method, "preset": preset, "discover_domains": discover_domains, "setting": setting}
     flags |= {"plugin": plugin, "seed": seed}
@@ -121,17 +131,21 @@ def collect_settings(
 
     `--unlabeled a b key=value file.yaml` arrives as four domains, so settings and files are separated here.
     """
-    from ..config import merge, parse_overrides, read_yaml
+    from ..bounded_yaml import load_mapping
+    from ..config import merge, parse_overrides
+    from ..engine.setup import confirm_plugin
 
     args += tuple(arg for arg in [*unlabeled, *web] if SETTING.match(arg))
     domains, crawls = ([name for name in names if not SETTING.match(name)] for names in (unlabeled, web))
     settings: dict[str, Any] = {}
     for arg in args:
         if "=" not in arg:
-            settings = merge(settings, read_yaml(Path(arg)))
+            settings = merge(settings, load_mapping(Path(arg)))
     flags = {**flags, "unlabeled": domains or None, "web": crawls or None}
-    settings = merge(settings, {name: value for name, value in flags.items() if value is not None})
-    return merge(settings, parse_overrides(arg for arg in args if "=" in arg))
+    flags = {name: value for name, value in flags.items() if value is not None}
+    chosen = merge(flags, parse_overrides(arg for arg in args if "=" in arg))
+    confirm_plugin(chosen, remember=True)  # not one that only a YAML file names
+    return merge(settings, chosen)
 
 
 def resume(
@@ -143,6 +157,7 @@ def resume(
     save_seconds: Annotated[float | None, Parameter(validator=Number(gte=0))] = None,
     tensorboard: bool | None = None,
     wandb: str | None = None,
+    plugin: Path | None = None,
 ) -> int:
     """Resume the run in a folder, with the settings and options it was started with.
 
@@ -162,36 +177,36 @@ def resume(
         Write curves for TensorBoard into the run folder.  [default: as it was started]
     wandb
         Send the curves to this Weights & Biases project.  [default: as it was started]
+    plugin
+        The Python file of the run's custom method.  [default: as it was started, if you have named it before]
     """
     from ..engine.run import read_run_file
+    from ..engine.setup import name_plugin
 
     run_file = read_run_file(run)
-    flags = {"device": device, "threads": threads, "cache": cache, "save_seconds": save_seconds}
+    flags = {"device": device, "threads": threads, "cache": cache and str(cache), "save_seconds": save_seconds}
     flags |= {"tensorboard": tensorboard, "wandb": wandb}
-    options: dict[str, Any] = {**run_file.options, **{k: v for k, v in flags.items() if v is not None}}
-    return start(run_file.config, run, False, RunOptions(**options))
+    options = run_file.options.model_copy(update={k: v for k, v in flags.items() if v is not None})
+    return start(name_plugin(run_file.config, plugin), run, False, options)
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Where and how a run is computed and reported; none of it changes its numbers."""
+def make_options(**values: Any) -> RunOptions:
+    """Return the options of a command, or raise an error that names the first invalid one."""
+    from pydantic import ValidationError
 
-    device: str = "auto"
-    threads: int | None = None
-    cache: Path | str | None = None
-    save_seconds: float = 30.0
-    tensorboard: bool = False
-    wandb: str | None = None
-    profile: bool = False
-    probe: bool = True
-    minutes: float | None = None  # that the settings in `chosen` fit
-    chosen: dict[str, Any] = field(default_factory=dict)
+    from ..schema import RunOptions, first_problem
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the options for `run.json`, so that `ssdg resume` uses the same ones."""
-        from ..engine.setup import default_cache
+    try:
+        return RunOptions.model_validate(values)
+    except ValidationError as error:
+        raise UserError(f"invalid option --{first_problem(error).replace('_', '-', 1)}") from None
 
-        return {**vars(self), "cache": str(Path(self.cache or default_cache()).absolute())}
+
+def recorded_options(options: RunOptions) -> dict[str, Any]:
+    """Return the options for `run.json`, so that `ssdg resume` uses the same ones."""
+    from ..engine.setup import default_cache
+
+    return options.model_dump() | {"cache": str(Path(options.cache or default_cache()).absolute())}
 
 
 def start(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
@@ -232,7 +247,7 @@ def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, 
     if not dry_run:
         execute(config, problem, machine, folder, options)
         return 0
-    unlogged = replace(options, tensorboard=False, wandb=None)
+    unlogged = options.model_copy(update={"tensorboard": False, "wandb": None})
     with TemporaryDirectory() as temporary:
         execute(config, problem, machine, Path(machine.same(temporary)), unlogged, dry_run=True)
     if machine.is_main:
@@ -244,7 +259,7 @@ def prepare(settings: dict[str, Any], options: RunOptions) -> tuple[RunConfig, P
     """Return the configuration, images and machine of a run."""
     import torch
 
-    from ..engine.setup import default_cache, open_run, with_full_paths
+    from ..engine.setup import default_cache, open_settings, with_full_paths
     from ..engine.sinks import check_sinks
     from ..machine import check_device, start_machine
 
@@ -254,7 +269,7 @@ def prepare(settings: dict[str, Any], options: RunOptions) -> tuple[RunConfig, P
         torch.set_num_threads(options.threads)
     settings = with_full_paths(settings)
     cache = Path(options.cache) if options.cache else default_cache()
-    config, problem = open_run(settings, cache, device=options.device)
+    config, problem = open_settings(settings, cache, device=options.device)
     return config, problem, start_machine(options.device, config.precision)
 
 
@@ -289,7 +304,7 @@ def execute(
                 stage_cache=stage_cache,
                 cache=Path(options.cache) if options.cache else None,
                 probe=options.probe,
-                provenance={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": options.as_json()},
+                provenance={"command": shlex.join(["ssdg", *sys.argv[1:]]), "options": recorded_options(options)},
             )
             display.conclude(result)
     except Stopped:

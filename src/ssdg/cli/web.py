@@ -228,9 +228,10 @@ def print_outcome(report: CollectionReport, out: Path, *, as_json: bool) -> int:
 
 
 def _print_tables(report: CollectionReport) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from ..terminal import Console
 
     console, table = Console(), Table("class")
     has_requests = any(count.num_requested is not None for count in report.classes)

@@ -14,11 +14,11 @@ from ..errors import UserError, unknown
 from ..files import real_path
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from ..data.sources.tree import Item
+    from ..terminal import Console
     from ..web.audit.audit_report import AuditReport, ClassCount
     from ..web.audit.label_issues import BackboneFeatures
 
@@ -202,8 +202,9 @@ AGREEMENT = {
 
 def print_report(report: AuditReport, folder: Path, sheet: Path | None) -> None:
     """Print the report as tables and lists."""
-    from rich.console import Console
     from rich.text import Text
+
+    from ..terminal import Console
 
     console = Console(highlight=False)
     console.print(count_table(report))

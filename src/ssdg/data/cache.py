@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Note, UserError
-from ..files import atomic_path, locked, open_file, read_bytes, remove_leftovers, write_json
+from ..files import atomic_path, locked, open_file, read_bytes, remove_leftovers, user_folder, write_json
 from ..profiling import timed
 from .parallel import ProgressCallback, run_in_threads, show_progress
 from .pixel_files import FilePixels, reserve, row_checksums, write_at
@@ -49,8 +49,8 @@ class CachedImages:
 
 def default_cache() -> Path:
     """Return the folder of decoded images: $SSDG_CACHE, or `ssdg` in the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("SSDG_CACHE") or Path(home) / "ssdg")
+    chosen = os.environ.get("SSDG_CACHE")
+    return Path(chosen) if chosen else user_folder("cache")
 
 
 def load_images(

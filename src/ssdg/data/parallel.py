@@ -25,9 +25,10 @@ def show_progress(title: str, progress: ProgressCallback | None) -> Iterator[Pro
 
 @contextmanager
 def _progress_bar(title: str) -> Iterator[ProgressCallback]:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
+
+    from ..terminal import Console
 
     columns = (TextColumn(title, markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:

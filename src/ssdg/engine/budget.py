@@ -29,7 +29,7 @@ from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines, tables_of
 from .plan import Planner, fit
 from .run import Builder, check_needs, read_run_file
 from .scores import MAX_IMAGES
-from .setup import open_run, with_full_paths
+from .setup import open_settings, with_full_paths
 
 MAX_MINUTES = 60 * 24 * 365
 NUM_TIMED = 5  # steps
@@ -99,8 +99,8 @@ def open_timed_run(
     note = ""
     if (folder / "run.json").exists():
         started = read_run_file(folder).options
-        check_same_minutes(folder, started.get("minutes"), minutes)
-        chosen = started.get("chosen", {})
+        check_same_minutes(folder, started.minutes, minutes)
+        chosen = started.chosen
     else:
         check_free(settings, config)
         budget = fit_minutes(config, problem, machine, cache, minutes, keep_views="views" in settings)
@@ -108,7 +108,7 @@ def open_timed_run(
         note = budget.note
     if "method" in chosen:  # too little time for the method: its settings have no meaning
         settings = {key: value for key, value in settings.items() if key in RUN_KEYS}
-    return TimedRun(*open_run({**with_full_paths(settings), **chosen}, cache, device=device), chosen, note)
+    return TimedRun(*open_settings({**with_full_paths(settings), **chosen}, cache, device=device), chosen, note)
 
 
 def check_free(settings: Flat, config: RunConfig) -> None:

@@ -23,7 +23,7 @@ from .pipelines import Pipelines, open_pipelines
 from .plan import fit
 from .run import Builder, read_run_file
 from .samples import FinishedStage
-from .setup import default_cache, open_run
+from .setup import default_cache, name_plugin, open_settings
 from .stages import labels_path, load_labels, make_audit, read_stage_meta, stage_path
 
 
@@ -84,11 +84,17 @@ class ReplayRunner:
         )
 
 
-def open_past_run(folder: Path, *, cache: Path | None = None, device: str = "auto") -> PastRun:
-    """Open a run folder with the settings it was started with; its images must be those it was trained on."""
+def open_past_run(
+    folder: Path, *, cache: Path | None = None, device: str = "auto", plugin: Path | None = None
+) -> PastRun:
+    """Open a run folder with the settings it was started with; its images must be those it was trained on.
+
+    The run's plugin is executed only if it is named here or its content was confirmed before.
+    """
     run_file = read_run_file(folder)
-    cache = cache or Path(run_file.options.get("cache") or default_cache())
-    config, problem = open_run(run_file.config, cache, device=device)
+    settings = name_plugin(run_file.config, plugin)
+    cache = cache or Path(run_file.options.cache or default_cache())
+    config, problem = open_settings(settings, cache, device=device)
     if problem.fingerprint != run_file.fingerprint:
         raise UserError(f"the images have changed since the run in {folder}; restore them, or train again")
     if config.discover_domains is not None:

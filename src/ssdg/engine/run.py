@@ -21,7 +21,7 @@ from ..data.cache import default_cache
 from ..data.hidden import Problem
 from ..data.sets import ImageTable
 from ..discovery.discover import Discovery, discover
-from ..errors import UserError
+from ..errors import UserError, brief
 from ..files import locked, remove_leftovers, write_json
 from ..machine import Machine
 from ..methods import METHODS, find_method
@@ -310,7 +310,7 @@ def claim(folder: Path, config: RunConfig, problem: Problem, provenance: Flat) -
     if existing.hash != config.hash:
         before = existing.config
         keys = sorted(k for k in before.keys() | current.keys() if before.get(k) != current.get(k))
-        differences = ", ".join(f"{k}={before.get(k)!r} there, {current.get(k)!r} now" for k in keys[:3])
+        differences = ", ".join(f"{k}={brief(before.get(k))} there, {brief(current.get(k))} now" for k in keys[:3])
         reason = differences or f"an earlier version of {config.method}, which gives other numbers"
         raise UserError(f"{folder} holds a run of another configuration ({reason}); give another --out")
     if existing.fingerprint != problem.fingerprint:

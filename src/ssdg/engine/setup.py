@@ -26,7 +26,7 @@ from ..errors import UserError
 from ..hub.download import download_imagenet_weights
 from ..machine import Precision, choose_precision, is_fast_at_bf16
 from ..methods import METHODS, find_method
-from ..methods.plugins import load_plugin
+from ..methods.plugins import load_confirmed_plugin, load_plugin, plugin_digest
 from ..models.backbones import build_backbone
 from ..models.frozen import check_boundary
 
@@ -41,6 +41,7 @@ def open_run(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunC
     ----------
     settings
         Run and method settings side by side, as in a YAML file: `labeled` is required; see docs/settings.md.
+        A `plugin` among them is executed.
     cache
         Folder for decoded images; every image is decoded once.
     device
@@ -64,6 +65,12 @@ def open_run(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunC
     >>> config.method, problem.task.classes[:3], list(problem.task.unlabeled)  # doctest: +SKIP
     ('eid', ('0', '1', '2'), ['mnist_m', 'optdigits'])
     """
+    confirm_plugin(settings)
+    return open_settings(settings, cache, device=device)
+
+
+def open_settings(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunConfig, Problem]:
+    """Resolve settings of any origin, such as `run.json`; a plugin that the user has not confirmed is not run."""
     if not settings.get("labeled"):
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
     settings = with_plugin(settings)
@@ -203,15 +210,29 @@ def absolute(path: object) -> str:
     return str(Path(str(path)).absolute())
 
 
+def confirm_plugin(settings: Flat, *, remember: bool = False) -> None:
+    """Load the plugin in settings that the user wrote in code or, with `remember`, on the command line."""
+    if settings.get("plugin") is not None:
+        load_plugin(Path(str(settings["plugin"])), remember=remember)
+
+
+def name_plugin(settings: Flat, plugin: Path | None) -> Flat:
+    """Return settings of a file with the plugin that the user names for them, if any; its content is confirmed."""
+    if plugin is None:
+        return settings
+    named = {**settings, "plugin": str(plugin.absolute())}
+    confirm_plugin(named, remember=True)
+    return named
+
+
 def with_plugin(settings: Flat) -> Flat:
-    """Load the plugin that the settings name; a run resumes only with the file it was started with."""
+    """Load the plugin that the settings name, if it is confirmed; a run resumes only with the content it had."""
     path, previous = settings.get("plugin"), settings.get("plugin_digest")
     if path is None:
         return settings
-    digest = load_plugin(Path(str(path)))
-    if previous not in (None, digest):
+    if previous not in (None, plugin_digest(Path(str(path)))):
         raise UserError(f"the plugin '{path}' has changed since the run began; restore it, or give another --out")
-    return {**settings, "plugin_digest": digest}
+    return {**settings, "plugin_digest": load_confirmed_plugin(Path(str(path)))}
 
 
 @memoize  # the many runs of a grid have few backbones

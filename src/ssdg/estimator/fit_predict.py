@@ -28,7 +28,8 @@ from ..engine.budget import open_timed_run
 from ..engine.events import Listener
 from ..engine.run import run
 from ..engine.setup import default_cache, open_run, with_full_paths
-from ..errors import Stopped, UserError
+from ..errors import Stopped, UserError, brief
+from ..limits import MAX_THREADS
 from ..machine import Machine, check_device, start_machine
 from .input_folders import InputWriter, RunInputs, check_labels, class_folder, prepare_inputs
 from .inputs import Images, Row, is_path, read_folder, read_images, read_pixels
@@ -106,7 +107,7 @@ def run_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run, as in a YAML file."""
     extra = params["settings"]
     if extra is not None and not isinstance(extra, Mapping):
-        raise UserError(f"settings={extra!r} is not a dict; pass for example settings={{'epochs': 5}}")
+        raise UserError(f"settings={brief(extra)} is not a dict; pass for example settings={{'epochs': 5}}")
     extra = dict(extra or {})
     for name in extra:
         if name in RUN_PARAMS:
@@ -123,10 +124,11 @@ def check_options(params: Mapping[str, Any], callbacks: Sequence[Listener]) -> N
     """Reject invalid options before any image is read."""
     check_device(params["device"])
     threads = params["threads"]
-    if threads is not None and (
-        not isinstance(threads, int | np.integer) or isinstance(threads, bool) or threads < 1
-    ):
-        raise UserError(f"threads={threads!r} is not a number of threads; pass an integer of at least 1, or None")
+    is_number = isinstance(threads, int | np.integer) and not isinstance(threads, bool)
+    if threads is not None and not (is_number and 1 <= threads <= MAX_THREADS):
+        raise UserError(
+            f"threads={brief(threads)} is not a number of threads; pass an integer from 1 to {MAX_THREADS}, or None"
+        )
     minutes = params["minutes"]
     if minutes is not None and (isinstance(minutes, bool) or not isinstance(minutes, int | float | np.number)):
         raise UserError(f"minutes={minutes!r} is not a number of minutes; pass a number above 0, such as 10, or None")
@@ -212,7 +214,7 @@ def read_labeled_inputs(inputs: Any, names: Sequence[str]) -> tuple[Images, NDAr
     y = [index.get(str(label), index.get(class_folder(label), -1)) for label in labels]
     if -1 in y:
         label = labels[y.index(-1)]
-        raise UserError(f"{label!r} is not a class of this model; pass labels among {', '.join(names)}")
+        raise UserError(f"{brief(label)} is not a class of this model; pass labels among {', '.join(names)}")
     return images, np.array(y, np.int64)
 
 

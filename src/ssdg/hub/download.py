@@ -80,7 +80,6 @@ def progress_bar(title: str) -> Iterator[OnProgress]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -89,6 +88,8 @@ def progress_bar(title: str) -> Iterator[OnProgress]:
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
+
+    from ..terminal import Console
 
     columns = (TextColumn(title, markup=False), BarColumn(), DownloadColumn())
     with Progress(

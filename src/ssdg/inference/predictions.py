@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from io import StringIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import UserError
 from ..files import atomic_path, open_file
+from ..safe_csv import restore_cell, write_rows
 
 COLUMNS = ("path", "class", "confidence", "second", "second_confidence", "error")
 REJECT_COLUMNS = ("guess", "score")  # with --reject
@@ -78,9 +79,7 @@ def best_two(paths: Sequence[str], probs: NDArray[np.floating[Any]], classes: Se
 def write_predictions(path: Path, rows: Iterable[Prediction]) -> None:
     """Write a stream of predictions as a CSV file, atomically."""
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows(csv_cells(row.record()) for row in rows)
+        write_rows(file, chain([COLUMNS], (csv_cells(row.record()) for row in rows)))
 
 
 def csv_cells(record: Record) -> list[str]:
@@ -122,7 +121,7 @@ class CsvRows:
             for row in rows:
                 if len(row) != len(columns):
                     return
-                yield dict(zip(columns, row, strict=True)), lines.end
+                yield dict(zip(columns, map(restore_cell, row), strict=True)), lines.end
         except (csv.Error, UnicodeDecodeError):  # truncated inside quotes, or overwritten
             return
 
@@ -167,9 +166,9 @@ class CompleteLines:
                 yield line.decode()
 
 
-def _csv_bytes(rows: Iterable[Iterable[str]]) -> bytes:
+def _csv_bytes(rows: Iterable[Sequence[Any]]) -> bytes:
     text = StringIO(newline="")
-    csv.writer(text).writerows(rows)
+    write_rows(text, rows)
     return text.getvalue().encode()
 
 

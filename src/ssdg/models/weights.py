@@ -105,7 +105,7 @@ def read_torch(path: Path) -> object:
             f"weights file '{path}' was rejected: it is not a torch file or contains more than tensors; "
             "save a plain state dict with torch.save(net.state_dict(), file)"
         ) from error
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # the unpickler raises almost any exception on a file that is no pickle
         raise read_error(path, error) from error
 
 

@@ -17,6 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from ..data.sources.decode import FORMATS, MAX_PIXELS, UnreadableError, decode_whole, open_image
 from ..errors import UserError
 from ..files import read_bytes
+from ..safe_csv import restore_cell
 
 # fmt: off
 REASONS = {
@@ -176,7 +177,8 @@ def parse_table(text: str, path: Path) -> Table:
             if len(cells) > len(columns):
                 raise UserError(f"line {reader.line_num} of '{path}' has more cells than the header")
             if any(cells):
-                rows.append(dict.fromkeys(columns, "") | dict(zip(columns, cells, strict=False)))
+                texts = map(restore_cell, cells)  # the file may be a manifest of ours
+                rows.append(dict.fromkeys(columns, "") | dict(zip(columns, texts, strict=False)))
     except csv.Error as error:
         raise UserError(f"line {reader.line_num} of '{path}' cannot be read as CSV: {error}") from None
     return Table(columns, rows)

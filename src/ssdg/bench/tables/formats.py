@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import Any, Literal
 
+from ...safe_csv import write_rows
 from .results_table import Entry, Line, Mark, Table
 from .significance import Comparison
 from .text import (
@@ -133,14 +133,14 @@ def tex(text: str) -> str:
 
 def render_csv(table: Table) -> str:
     """Render one line per row and task, and one for the row's average; unknown values are empty."""
-    file = StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["row", "family", "task", "number", "seeds", "mean", "deviation", "paper", "mark"])
+    rows: list[list[Any]] = [["row", "family", "task", "number", "seeds", "mean", "deviation", "paper", "mark"]]
     for line in table.lines:
         for column in table.columns:
             entry = line.entries[column]
             numbers = [_rounded(value) for value in (entry.mean, entry.deviation, entry.paper)]
-            writer.writerow([line.name, line.family, column, table.number, len(entry.values), *numbers, entry.mark])
+            rows.append([line.name, line.family, column, table.number, len(entry.values), *numbers, entry.mark])
+    file = StringIO()
+    write_rows(file, rows, lineterminator="\n")
     return file.getvalue()
 
 

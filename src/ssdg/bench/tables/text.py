@@ -9,10 +9,10 @@ from itertools import groupby
 from typing import TypeVar
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ...terminal import Console
 from .results_table import DIGITS, Entry, Line, Mark, Table
 from .significance import Comparison
 

@@ -68,14 +68,20 @@ class Evolution:
 
 
 def compute_evolution(
-    folder: Path, *, unlabeled: str | None = None, images: int, cache: Path | None = None, device: str = "auto"
+    folder: Path,
+    *,
+    unlabeled: str | None = None,
+    images: int,
+    cache: Path | None = None,
+    device: str = "auto",
+    plugin: Path | None = None,
 ) -> Evolution:
     """Compute features of a run for up to `images` images per cycle, which are the same in every cycle.
 
     A third of a labeler's images belongs to each group. The true classes of the target are used for `y` and to
     select as many images of every class, and for nothing else.
     """
-    past = open_past_run(folder, cache=cache, device=device)
+    past = open_past_run(folder, cache=cache, device=device, plugin=plugin)
     domain = choose_labeler_domain(past, unlabeled)
     collector = FeatureCollector(past, domain, images)
     audits = past.replay(collector.add_stage)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import UserError
 from ...files import read_bytes, write_text
+from ...safe_csv import restore_cell, write_rows
 
 MANIFEST_NAME = "manifest.csv"
 KEPT, REFUSED = "kept", "refused"
@@ -112,7 +113,8 @@ def parse_manifest(text: str, path: Path) -> Manifest:
     manifest = Manifest(extra_columns=tuple(name for name in columns if name not in COLUMNS))
     try:
         for cells in reader:
-            manifest.put(from_cells(cells))
+            texts = {name: restore_cell(cell) for name, cell in cells.items() if name is not None}
+            manifest.put(from_cells(texts if None not in cells else cells))
     except (ValueError, csv.Error) as error:
         raise UserError(f"line {reader.line_num} of '{path}' is invalid: {error}") from None
     return manifest
@@ -122,9 +124,9 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a folder atomically, extra columns last."""
     file = StringIO(newline="")
     columns = [*COLUMNS, *manifest.extra_columns]  # quoted, because a lone carriage return would end a row
-    writer = csv.DictWriter(file, columns, restval="", lineterminator="\n", quoting=csv.QUOTE_ALL)
-    writer.writeheader()
-    writer.writerows(as_cells(row) for row in manifest.rows.values())
+    cells = (as_cells(row) for row in manifest.rows.values())
+    rows = [columns, *([row.get(name, "") for name in columns] for row in cells)]
+    write_rows(file, rows, lineterminator="\n", quoting=csv.QUOTE_ALL)
     write_text(folder / MANIFEST_NAME, file.getvalue())
 
 

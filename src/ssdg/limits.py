@@ -1,0 +1,4 @@
+"""Upper limits of counts that users set, far above any machine and far below what exhausts one."""
+
+MAX_THREADS = 1024  # CPU threads of a process
+MAX_JOBS = 4096  # parallel workers of a benchmark
