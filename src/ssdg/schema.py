@@ -62,7 +62,7 @@ class RunOptions(BaseModel, frozen=True):
     wandb: str | None = None
     profile: bool = False
     probe: bool = True
-    minutes: FiniteFloat | None = None  # that the settings in `chosen` fit
+    minutes: float | None = None  # that the settings in `chosen` fit
     chosen: dict[str, Any] = {}
 
 

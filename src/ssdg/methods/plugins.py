@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import UserError
-from ..files import open_file, user_folder
+from ..files import open_file, read_text, user_folder
 from .api import METHODS
 
 MEMORY = "plugins.sha256"  # a line per confirmed content: its digest and the path it was named by
@@ -68,7 +68,7 @@ def confirm_plugins(digests: Iterable[str]) -> None:
 
 def _remembered() -> set[str]:
     try:
-        lines = (user_folder("config") / MEMORY).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_text(user_folder("config") / MEMORY, errors="replace").splitlines()
     except (OSError, UserError):
         return set()
     return {line.split(" ")[0] for line in lines}
@@ -81,8 +81,8 @@ def _remember(digest: str, path: Path) -> None:
     with suppress(OSError, UserError):
         memory = user_folder("config") / MEMORY
         memory.parent.mkdir(parents=True, exist_ok=True)
-        with memory.open("a", encoding="utf-8") as file:
-            file.write(f"{digest}  {str(path.absolute())!r}\n")
+        with open_file(memory, "ab") as file:
+            file.write(f"{digest}  {str(path.absolute())!r}\n".encode())
 
 
 def _read(path: Path) -> bytes:
