@@ -289,6 +289,27 @@ def test_a_killed_fetch_goes_on(case: Case) -> None:
     assert case.site.headers[-1]["Range"] == f"bytes={got}-"
 
 
+def test_killed_just_after_the_folder_appeared(case: Case, tmp_path: Path) -> None:
+    """The same command recognizes its finished work, verifies it, and removes what is left."""
+    case.publish({"PACS.zip": ranged(ARCHIVE)})
+    assert case.fetch() == 0, case.complained
+    work = case.to.parent / ".PACS.fetch" / "12345678"
+    work.mkdir(parents=True)
+    (work / "PACS.zip").write_bytes(ARCHIVE)
+    (case.to.parent / ".PACS.lock").touch()
+    asked = case.site.num_requests
+    assert case.fetch() == 0, case.complained
+    assert "PACS was fetched before; verifying it" in case.said
+    assert case.site.num_requests == asked
+    assert [path.name for path in case.to.parent.iterdir()] == ["PACS"]
+    (tmp_path / "mine.zip").write_bytes(ARCHIVE)
+    (tmp_path / "other.zip").write_bytes(zipped(pacs_files()))
+    assert case.fetch("--from", tmp_path / "mine.zip") == 0, case.complained
+    assert case.fetch("--from", tmp_path / "other.zip") == 2
+    assert "already exists and was not changed" in case.complained
+    assert case.fetch("--source", f"{case.site.url}/elsewhere.zip") == 2
+
+
 def test_every_published_source_is_well_formed() -> None:
     for dataset in PUBLISHED.values():
         assert dataset.dataset.name == dataset.name

@@ -84,7 +84,7 @@ def collect_files(folder: Path, *, everything: bool) -> dict[str, bytes]:
     if not everything:
         return {name: (folder / name).read_bytes() for name in STATE_FILES if (folder / name).exists()}
     names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
-    selected = [name for name in names if name.parts[0] != "stages" and not name.name.startswith(".")]
+    selected = [name for name in names if not any(part == "stages" or part.startswith(".") for part in name.parts)]
     return {str(name): (folder / name).read_bytes() for name in selected}
 
 

@@ -8,13 +8,13 @@ import shlex
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ..errors import Stopped, UserError
+from ..files import scratch_folder
 
 if TYPE_CHECKING:
     from ..config import RunConfig
@@ -227,8 +227,8 @@ def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, 
         execute(config, problem, machine, folder, options)
         return 0
     unlogged = replace(options, tensorboard=False, wandb=None)
-    with TemporaryDirectory() as temporary:
-        execute(config, problem, machine, Path(machine.same(temporary)), unlogged, dry_run=True)
+    with scratch_folder() as temporary:
+        execute(config, problem, machine, Path(machine.same(str(temporary))), unlogged, dry_run=True)
     if machine.is_main:
         print("dry run passed: every phase ran; nothing was saved")
     return 0
