@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -217,3 +218,31 @@ def test_a_disk_without_locks_can_be_written(tmp_path: Path, monkeypatch: pytest
     write_text(tmp_path / "out", "whole")
     remove_leftovers(tmp_path / "*")
     assert names(tmp_path) == [left.name, "out"]
+
+
+class WindowsLocks:
+    """Stand-in for msvcrt, whose locks belong to open files as those of flock do."""
+
+    LK_NBLCK = 2
+
+    @staticmethod
+    def locking(handle: int, mode: int, size: int) -> None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PermissionError(13, "Permission denied") from None
+
+
+def test_locks_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_fcntl", None)
+    monkeypatch.setattr(files, "_msvcrt", WindowsLocks)
+    with locked(tmp_path / "lock"), atomic_path(tmp_path / "out") as temporary:
+        temporary.write_text("whole")
+        remove_leftovers(tmp_path / "*")
+        assert is_locked(tmp_path / "lock")
+        with pytest.raises(UserError, match="in use"), locked(tmp_path / "lock", busy="in use"):
+            raise AssertionError
+    assert names(tmp_path) == ["out"]
+    leave(tmp_path / "out")
+    remove_leftovers(tmp_path / "out")
+    assert names(tmp_path) == ["out"]

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +35,6 @@ _LOCK, _REPLACED = ".ssdg-lock", ".ssdg-replaced"  # inside a temporary folder
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
 _POLL_SECONDS = 0.05
 _BUSY_TRIES = 3  # `is_locked` of another process may hold a lock for a moment
-_LOCKED_BYTE = 2**62  # Windows denies access to a locked byte: one behind any content
 
 
 @contextmanager
@@ -239,7 +239,7 @@ def _try_lock(file: IO[str], *, shared: bool = False) -> bool:
         if _fcntl is not None:
             _fcntl.flock(file, (_fcntl.LOCK_SH if shared else _fcntl.LOCK_EX) | _fcntl.LOCK_NB)
         elif _msvcrt is not None:
-            os.lseek(file.fileno(), _LOCKED_BYTE, os.SEEK_SET)
+            os.lseek(file.fileno(), 0, os.SEEK_SET)
             _msvcrt.locking(file.fileno(), _msvcrt.LK_NBLCK, 1)
     except (BlockingIOError, PermissionError):
         return False
@@ -252,6 +252,27 @@ def _is_at(file: IO[str], path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
+
+
+_seek_lock = threading.Lock()  # where a read or write at an offset is two calls
+
+
+def pread(handle: int, size: int, offset: int) -> bytes:
+    """Read up to `size` bytes at an offset of an open file, also on Windows."""
+    if hasattr(os, "pread"):
+        return os.pread(handle, size, offset)
+    with _seek_lock:
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.read(handle, size)
+
+
+def pwrite(handle: int, content: bytes | memoryview, offset: int) -> int:
+    """Write at an offset of an open file and return the number of bytes written, also on Windows."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(handle, content, offset)
+    with _seek_lock:
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.write(handle, content)
 
 
 def file_name(path: str) -> str:

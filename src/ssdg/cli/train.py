@@ -91,7 +91,7 @@ def train(
     dry_run
         Run every phase on two small batches in a temporary folder, then stop.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     threads
         CPU threads; results are bit-identical for the same number.  [default: all cores]
     cache
@@ -152,7 +152,7 @@ def resume(
     run
         The run folder.
     device
-        auto, cpu or cuda.  [default: as it was started]
+        auto, cpu, cuda or mps.  [default: as it was started]
     threads
         CPU threads.  [default: as it was started]
     cache

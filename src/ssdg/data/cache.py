@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from ..files import atomic_path, locked, remove_leftovers, write_json
+from ..files import atomic_path, locked, pread, pwrite, remove_leftovers, write_json
 from ..profiling import timed
 from .parallel import ProgressCallback, run_in_threads, show_progress
 from .sets import ImageTable, Pixels, content_digests
@@ -79,7 +79,7 @@ def read_at(handle: int, into: memoryview, offset: int) -> bool:
 def _read_some(handle: int, into: memoryview, offset: int) -> int:
     if hasattr(os, "preadv"):
         return os.preadv(handle, [into], offset)
-    content = os.pread(handle, len(into), offset)
+    content = pread(handle, len(into), offset)
     into[: len(content)] = content
     return len(content)
 
@@ -268,6 +268,9 @@ def _reserve(handle: int, num_bytes: int) -> None:
     """Allocate the whole file up front, so that a full disk fails before decoding and not during it."""
     if not num_bytes:
         return
+    if not hasattr(os, "posix_fallocate"):  # macOS, Windows
+        os.ftruncate(handle, num_bytes)
+        return
     try:
         os.posix_fallocate(handle, 0, num_bytes)
     except OSError as error:
@@ -280,5 +283,5 @@ def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
     """Write all of `content` at this offset of a file."""
     view = memoryview(content)
     while view:
-        written = os.pwrite(handle, view, offset)
+        written = pwrite(handle, view, offset)
         view, offset = view[written:], offset + written

@@ -42,7 +42,7 @@ class SSDG:
         The run's folder. Calling `fit` again with the same `out` resumes an interrupted run, with bit-identical
         weights. None uses a temporary folder, which exists as long as the object.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     threads
         Number of CPU threads; results are bit-identical for the same number. None uses torch's default.
     cache

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
+from ...files import pread
 
 # fmt: off
 IMAGE_SUFFIXES = frozenset({
@@ -261,7 +262,7 @@ class _Archive:
 
     def __init__(self, file: str) -> None:
         self._zip = zipfile.ZipFile(file)
-        self._handle = os.open(file, os.O_RDONLY)
+        self._handle = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
 
     def close(self) -> None:
         self._zip.close()
@@ -278,12 +279,12 @@ class _Archive:
             raise OSError("encrypted in its archive")
         if not is_supported:
             return self._zip.read(name)
-        head = os.pread(self._handle, _LOCAL_HEADER.size, info.header_offset)
+        head = pread(self._handle, _LOCAL_HEADER.size, info.header_offset)
         if len(head) < _LOCAL_HEADER.size or not head.startswith(b"PK\x03\x04"):
             raise OSError("damaged archive entry")
         _, name_length, extra_length = _LOCAL_HEADER.unpack(head)
         start = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
-        data = os.pread(self._handle, info.compress_size, start)
+        data = pread(self._handle, info.compress_size, start)
         if info.compress_type == zipfile.ZIP_DEFLATED:
             data = _inflate(data, info.file_size)
         if zlib.crc32(data) != info.CRC:
