@@ -25,6 +25,7 @@ from ssdg.engine.stages import StageTrainer
 from ssdg.errors import UserError
 from ssdg.methods.generalization.ddaig import DdaigSettings
 from ssdg.models.backbones import build_backbone
+from waiting import PATIENCE, wait_until
 
 FEW_STEPS: dict[str, Any] = {"batch": 8, "labeler": {"epochs": 2, "batch": 8, "lr": 0.01}}  # 48 in all
 
@@ -97,13 +98,6 @@ def progress(folder: Path) -> int:
     return sum(meta["step"] for meta in metas if meta)
 
 
-def wait_until(ready, seconds: float = 120) -> None:  # type: ignore[no-untyped-def]
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, "the process made no progress"
-        time.sleep(0.05)
-
-
 DIE_WHILE_SAVING = """
 import os, signal, sys
 import ssdg.artifact.tensors as state
@@ -145,7 +139,7 @@ def test_ctrl_c_ends_cleanly_and_names_the_command_that_continues(
     process = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: progress(folder) > 0)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert f"ssdg resume {folder}" in told
     assert "Traceback" not in told

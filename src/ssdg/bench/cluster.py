@@ -110,7 +110,7 @@ class Cluster:
                 f"no node of the Ray cluster has {resources} for a cell; "
                 "use fewer --threads or --device cpu, or add a node with ray start --address"
             )
-        return make_slots(jobs or capacity, options.threads, [])
+        return make_slots(jobs or capacity)
 
     def gpus_per_cell(self, options: CellOptions) -> int:
         """Return 1 if cells use CUDA, which `auto` means if the cluster has any GPU; else 0."""

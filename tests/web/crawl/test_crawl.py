@@ -20,6 +20,7 @@ from servers import Site
 from data.pictures import encoded, picture, png
 from leftovers import leave
 from ssdg.data.sources.manifest import read_manifest
+from waiting import PATIENCE
 
 
 def png_of(width: int, height: int) -> bytes:
@@ -223,7 +224,7 @@ def test_an_interrupted_crawl_writes_its_manifest(site: Site, tmp_path: Path) ->
     args = crawl_args(listed(site, tmp_path, ["0", "1"]), tmp_path / "out", "--threads", 1, classes="dog")
     with started(site, args, until="/1") as process:
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE) == 130
     assert [row.url for row in read_manifest(tmp_path / "out").rows.values()] == [f"{site.url}/0"]
 
 
