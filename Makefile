@@ -37,7 +37,7 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	$(PIP) --no-build-isolation -e '.[train,demo,export,onnx,parquet,pretrained,ray,tensorboard,web,dev]'
+	$(PIP) --no-build-isolation -e '.[train,demo,export,figures,hf,onnx,parquet,pretrained,ray,tensorboard,web,dev]'
 	touch $@ $(VENV)/.demo
 
 clean:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from pathlib import Path
 
 from pyarrow import parquet
@@ -23,14 +21,6 @@ def content(path: Path) -> object:
 
 def left(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
-
-
-def wait_for(condition: object, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 60
-    while not condition():  # type: ignore[operator]
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def size_of(path: Path) -> int:

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from accelerator import DEVICE, Accelerator, place
 from ssdg.devices import onto, run_concurrently
+from ssdg.errors import UserError
+from ssdg.machine import start_machine
 
 CPU = torch.device("cpu")
 
@@ -17,6 +19,22 @@ def test_on_a_cpu_nothing_is_copied() -> None:
     assert onto(x, CPU) is x
     assert onto(x, CPU, torch.float32) is x
     assert torch.equal(onto(x[:, 1], CPU, torch.float64), x[:, 1].double())
+
+
+def test_mps_is_refused_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    with pytest.raises(UserError, match=r"--device mps needs a Mac with an Apple GPU .* give --device cpu, or auto"):
+        start_machine("mps")
+
+
+@pytest.mark.parametrize(("device", "cpu"), [("mps", False), ("auto", True), ("cpu", True)])
+def test_mps_is_used_only_on_request(device: str, cpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = []
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("ssdg.machine.Accelerator", lambda cpu, kwargs_handlers: requested.append(cpu))
+    start_machine(device)
+    assert requested == [cpu]
 
 
 def test_a_tensor_reaches_the_device_in_its_dtype_or_another(monkeypatch: pytest.MonkeyPatch) -> None:

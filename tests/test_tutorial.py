@@ -21,7 +21,6 @@ PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 SHORTER = {"warm_epochs: 20": "warm_epochs: 1\nepochs: 1", "epochs=12": "epochs=1"}
 
 
-@pytest.mark.timeout(900)  # ten commands, each of which imports torch
 def test_every_command_of_the_tutorial(tmp_path: Path) -> None:
     """With shorter schedules, without the installation, and with images that may be in the cache already."""
     script = "".join(block for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) if "pip install" not in block)
@@ -43,7 +42,6 @@ def test_every_command_of_the_tutorial(tmp_path: Path) -> None:
     assert not any(row["error"] for row in rows)
 
 
-@pytest.mark.timeout(900)
 def test_the_example(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "folders_to_onnx.py"), "--short"]
     environ = environment({"SSDG_CACHE": str(default_cache()), "TMPDIR": str(tmp_path)})

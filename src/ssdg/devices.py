@@ -24,16 +24,18 @@ def onto(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = None)
     Therefore the host converts the dtype and makes the tensor contiguous first.
     """
     ready = tensor.to(dtype or tensor.dtype)
+    if device.type == "mps":  # shares the memory of the host: nothing to pin
+        return ready.to(device)
     return ready if device.type == "cpu" else ready.contiguous().pin_memory().to(device, non_blocking=True)
 
 
 def run_concurrently(calls: Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> list[Tensor]:
-    """Return the result of each call on `x`: sequentially on a CPU, each in a separate CUDA stream on an accelerator.
+    """Return the result of each call on `x`: sequentially on a CPU or MPS, else each in a separate CUDA stream.
 
     The host issues the calls in order, so draws from its generators are the same either way. Autograd runs the
     backward pass on the streams of the forward pass and synchronizes the caller's stream at the end.
     """
-    if x.device.type == "cpu":
+    if x.device.type in ("cpu", "mps"):
         return [call(x) for call in calls]
     current, streams = torch.cuda.current_stream(x.device), _streams(x.device, len(calls))
     outputs = []

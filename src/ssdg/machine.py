@@ -18,7 +18,7 @@ from .errors import UserError, unknown
 from .methods.api import Learner
 
 Precision = Literal["fp32", "bf16"]
-DEVICES = ("auto", "cpu", "cuda")
+DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def start_machine(device: str = "auto", precision: str = "fp32") -> Machine:
     Parameters
     ----------
     device
-        auto (a CUDA device if there is one), cpu or cuda.
+        auto (a CUDA device if there is one), cpu, cuda or mps.
     precision
         fp32 or bf16, of the backbones' forward passes.
 
@@ -176,7 +176,7 @@ def start_machine(device: str = "auto", precision: str = "fp32") -> Machine:
     """
     check_device(device)
     keep_freed_memory()
-    is_cpu = device == "cpu" or not torch.cuda.is_available()
+    is_cpu = device == "cpu" or (device != "mps" and not torch.cuda.is_available())
     # One process evaluates and labels while the others wait, which may exceed the default timeout of ten minutes.
     timeout = InitProcessGroupKwargs(timeout=timedelta(days=1))
     return Machine(Accelerator(cpu=is_cpu, kwargs_handlers=[timeout]), precision)
@@ -188,6 +188,11 @@ def check_device(device: str) -> None:
         raise unknown("device", device, DEVICES)
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda needs a CUDA device and none is available; give --device cpu, or auto")
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise UserError(
+            "--device mps needs a Mac with an Apple GPU and a torch built for it, and none is available; "
+            "give --device cpu, or auto"
+        )
 
 
 def choose_precision(backbone: nn.Module, device: str) -> Precision:

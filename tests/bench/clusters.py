@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 from runs import environment
 from ssdg.bench.folder import cell_folder, read_grid
 from ssdg.cli import call
+from waiting import PATIENCE, wait_until
 
 ALONE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0"}  # no network; others' memory is theirs
 
@@ -43,21 +43,12 @@ def running_cluster() -> Iterator[str]:
     finally:
         family = psutil.Process(head.pid).children(recursive=True) if head.poll() is None else []
         head.terminate()
-        head.wait(timeout=240)
-        _, alive = psutil.wait_procs(family, timeout=20)
+        head.wait(PATIENCE)
+        _, alive = psutil.wait_procs(family, timeout=PATIENCE)
         for process in alive:
             process.kill()
         shutil.rmtree(folder, ignore_errors=True)
         assert not alive, "Ray outlives the tests"
-
-
-def wait_until(
-    ready: Callable[[], Any], seconds: float = 280
-) -> None:  # Ray is nice: beside other work its workers starve
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.02)
 
 
 def tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Timer
 
@@ -18,6 +20,7 @@ from ssdg.bench.launch import Launcher, LocalWorker, Slot, find_gpus, find_slots
 from ssdg.bench.worker import CellOptions
 from ssdg.errors import Stopped
 from ssdg.files import is_locked, locked
+from waiting import PATIENCE
 
 FINISH = "open('result.json', 'w').write('{}')"
 WAIT = "import sys; sys.stdin.read(); sys.exit(130)"  # as a worker that is asked to stop
@@ -44,7 +47,7 @@ class Workers:
         return self.launcher(jobs).launch(cells, self.stop)
 
     def launcher(self, jobs: int = 1) -> Launcher:
-        slots = make_slots(jobs, 1, [])
+        slots = make_slots(jobs)
         return Launcher(
             self.folder, CellOptions("cache"), slots, lambda *event: self.events.append(event), self.start
         )
@@ -112,7 +115,7 @@ def test_ctrl_c_ends_the_launcher_when_its_workers_have_stopped(workers: Workers
     )
     Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(Stopped, match="to resume, run the same command again"):
-        run_grid(workers.folder, grid, make_slots(1, 1, []), CellOptions("cache"), lambda *event: None)
+        run_grid(workers.folder, grid, make_slots(1), CellOptions("cache"), lambda *event: None)
     assert workers.started == ["a"]
     assert not is_locked(workers.folder / f".launcher-{socket.gethostname()}.lock")
 
@@ -123,7 +126,7 @@ def test_workers_do_not_outlive_a_launcher_that_fails(workers: Workers) -> None:
     def full_disk(event: str, cell: str) -> None:
         raise OSError("no space left")
 
-    launcher = Launcher(workers.folder, CellOptions("cache"), make_slots(1, 1, []), full_disk, workers.start)
+    launcher = Launcher(workers.folder, CellOptions("cache"), make_slots(1), full_disk, workers.start)
     with pytest.raises(OSError, match="no space"):
         launcher.launch(["a"], workers.stop)
     assert [worker.poll() for _, worker in launcher.running.values()] == [-signal.SIGKILL]
@@ -155,18 +158,25 @@ def test_a_cell_that_failed_elsewhere_is_not_tried_at_once(workers: Workers) -> 
     assert workers.started == ["a"]
 
 
-def test_workers_have_cores_of_their_own_where_there_are_enough() -> None:
-    assert [slot.cores for slot in make_slots(2, 1, [4, 5, 6])] == [(4,), (5,)]
-    assert [slot.cores for slot in make_slots(2, 2, [0, 1, 2, 3])] == [(0, 1), (2, 3)]
-    assert [slot.cores for slot in make_slots(3, 1, [0, 1])] == [(), (), ()]
-    assert len(set(make_slots(3, 1, []))) == 3
-    assert [slot.gpu for slot in make_slots(3, 1, [], ["0", "1"])] == ["0", "1", "0"]
+def test_every_worker_has_a_slot_and_gpus_take_turns() -> None:
+    assert len(set(make_slots(3))) == 3
+    assert [slot.gpu for slot in make_slots(3, ["0", "1"])] == ["0", "1", "0"]
+
+
+def test_a_worker_may_use_every_core_of_its_launcher(tmp_path: Path) -> None:
+    """Bound to core i, worker i of two grids would share a core while others are idle."""
+    code = "import os, sys\nfrom ssdg.bench import worker\nworker.run_if_free = lambda *args: 0\n"
+    code += "before = os.sched_getaffinity(0)\nworker.main(sys.argv[1:])\nassert os.sched_getaffinity(0) == before"
+    options = json.dumps(asdict(CellOptions("cache")))
+    command = [sys.executable, "-c", code, str(tmp_path), "c", options]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:  # a worker stops when its input ends
+        assert process.wait(PATIENCE) == 0
 
 
 def test_as_many_workers_as_cores_or_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5, 7}, raising=False)
-    assert [slot.cores for slot in find_slots(None, CellOptions("", device="cpu"))] == [(2,), (3,), (5,), (7,)]
-    assert [slot.cores for slot in find_slots(None, CellOptions("", device="cpu", threads=2))] == [(2, 3), (5, 7)]
+    assert len(find_slots(None, CellOptions("", device="cpu"))) == 4
+    assert len(find_slots(None, CellOptions("", device="cpu", threads=2))) == 2
     assert len(find_slots(None, CellOptions("", device="cpu", threads=9))) == 1
     assert len(find_slots(3, CellOptions("", device="cpu"))) == 3
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)

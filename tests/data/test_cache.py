@@ -17,6 +17,7 @@ from ssdg.data.cache import load_images
 from ssdg.data.sources.decode import decode
 from ssdg.data.sources.tree import read_tree
 from ssdg.errors import Note, UserError
+from waiting import PATIENCE
 
 BUILD = """
 import sys, time
@@ -219,7 +220,7 @@ def test_two_processes_decode_once(tmp_path):
     root = benchmark(tmp_path / "d", per_class=8)
     log = [tmp_path / "said0", tmp_path / "said1"]
     builds = [start_build(root, tmp_path / "cache", path, 0.3) for path in log]
-    assert [build.wait(60) for build in builds] == [0, 0]
+    assert [build.wait(PATIENCE) for build in builds] == [0, 0]
     assert sum(path.exists() for path in log) == 1
 
 

@@ -12,6 +12,7 @@ import torch
 
 from runs import environment, weights_of
 from ssdg.cli import call
+from waiting import PATIENCE
 
 
 def words(world: Path, cache: Path, out: Path, method: str) -> list[str]:
@@ -27,7 +28,7 @@ def words(world: Path, cache: Path, out: Path, method: str) -> list[str]:
 def in_two_processes(*words: str) -> subprocess.CompletedProcess[str]:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ssdg"]
     return subprocess.run(
-        [*launch, *words], env=environment(), capture_output=True, text=True, timeout=240, check=False
+        [*launch, *words], env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

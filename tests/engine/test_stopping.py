@@ -15,6 +15,7 @@ from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
 from ssdg.engine.run import stop_on_signal
 from ssdg.methods.source_only import SourceOnly
+from waiting import PATIENCE
 
 SMALL = ["backbone=digits-cnn", "weights=none", "size=32", "batch=4", "method=source-only", "epochs=2"]
 
@@ -103,7 +104,7 @@ main(sys.argv[1:])
     (tmp_path / "main.py").write_text(code)
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*launch, str(tmp_path / "main.py"), *where(world, cache, tmp_path / "run"), "epochs=100"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode != 0
     assert done.stderr.count("stopped; to resume") == 1
     assert "RuntimeError" not in done.stderr

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from leftovers import leave
 from ssdg.data.sources.benchmark import is_ood
 from ssdg.data.sources.tree import is_junk
 from ssdg.errors import UserError
@@ -63,8 +64,7 @@ def test_a_folder_that_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
 
 
 def test_a_writing_that_fails_leaves_nothing_and_a_killed_one_is_cleared(tmp_path: Path) -> None:
-    leftover = tmp_path / ".labeled.killed.tmp"
-    leftover.mkdir()
+    leave(tmp_path / "labeled")
     reads = iter(range(100))
 
     def row(n: int) -> Any:
@@ -74,7 +74,7 @@ def test_a_writing_that_fails_leaves_nothing_and_a_killed_one_is_cleared(tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         write_once(Images("labeled", 4, row), tmp_path / "labeled", "required", may_replace=False)
-    assert [path.name for path in tmp_path.iterdir()] == [".labeled.lock"]
+    assert not list(tmp_path.iterdir())
 
 
 @given(st.lists(st.text(max_size=12) | st.sampled_from([".", "..", "ood", "OOD", "a/b", "a%2Fb", "%", " x", "x "])))

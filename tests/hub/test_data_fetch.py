@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from ssdg.hub import published
 from ssdg.hub.download import Downloader, Remote
 from ssdg.hub.published import PUBLISHED, PublishedDataset, Source
 from ssdg.hub.transfer import Limits
+from waiting import wait_until
 from web import servers
 from web.servers import Site
 
@@ -270,13 +270,9 @@ def test_a_killed_fetch_goes_on(case: Case) -> None:
     case.site.routes = {"/a.zip": stalling}
     args = [sys.executable, "-c", COMMAND, "data", "fetch", "pacs", "--to", str(case.to), "--source", address]
     process = subprocess.Popen(args, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    part = None
-    for _ in range(3000):
-        part = next(case.to.parent.glob(".PACS.fetch/*/*.part"), None) if case.to.parent.exists() else None
-        if part is not None and part.stat().st_size > 1000:
-            break
-        time.sleep(0.02)
-    assert part is not None
+    parts = ".PACS.fetch/*/*.part"
+    wait_until(lambda: any(part.stat().st_size > 1000 for part in case.to.parent.glob(parts)), process)
+    (part,) = case.to.parent.glob(parts)
     assert case.fetch("--source", address) == 2
     assert "is being fetched by another process" in case.complained
     process.send_signal(signal.SIGKILL)
@@ -287,6 +283,27 @@ def test_a_killed_fetch_goes_on(case: Case) -> None:
     assert case.fetch("--source", address) == 0, case.complained
     case.assert_whole()
     assert case.site.headers[-1]["Range"] == f"bytes={got}-"
+
+
+def test_killed_just_after_the_folder_appeared(case: Case, tmp_path: Path) -> None:
+    """The same command recognizes its finished work, verifies it, and removes what is left."""
+    case.publish({"PACS.zip": ranged(ARCHIVE)})
+    assert case.fetch() == 0, case.complained
+    work = case.to.parent / ".PACS.fetch" / "12345678"
+    work.mkdir(parents=True)
+    (work / "PACS.zip").write_bytes(ARCHIVE)
+    (case.to.parent / ".PACS.lock").touch()
+    asked = case.site.num_requests
+    assert case.fetch() == 0, case.complained
+    assert "PACS was fetched before; verifying it" in case.said
+    assert case.site.num_requests == asked
+    assert [path.name for path in case.to.parent.iterdir()] == ["PACS"]
+    (tmp_path / "mine.zip").write_bytes(ARCHIVE)
+    (tmp_path / "other.zip").write_bytes(zipped(pacs_files()))
+    assert case.fetch("--from", tmp_path / "mine.zip") == 0, case.complained
+    assert case.fetch("--from", tmp_path / "other.zip") == 2
+    assert "already exists and was not changed" in case.complained
+    assert case.fetch("--source", f"{case.site.url}/elsewhere.zip") == 2
 
 
 def test_every_published_source_is_well_formed() -> None:

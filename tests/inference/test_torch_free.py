@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,46 @@ def test_predicting_and_evaluating_need_no_torch(photos: Path, tmp_path: Path) -
     done = without_torch("evaluate", model, "--data", photos, "--cache", tmp_path / "cache", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["accuracy"] == {"mean": 100.0}
+
+
+WINDOWS = """
+import sys
+for name in ('fcntl', 'resource', 'pwd', 'grp', 'termios'):
+    sys.modules[name] = None
+import os, signal
+for name in ('posix_fadvise', 'posix_fallocate', 'pread', 'preadv', 'pwrite', 'pwritev', 'sched_getaffinity', 'sync'):
+    delattr(os, name)
+del signal.SIGKILL
+"""
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_predicting_evaluating_and_reporting_on_windows(has_locks: bool, photos: Path, tmp_path: Path) -> None:
+    """Without the modules and functions that Windows lacks; its own module for locks is replaced by a stand-in."""
+    (tmp_path / "msvcrt.py").write_text("LK_NBLCK = 2\ndef locking(handle, mode, size): pass\n")
+    code = (f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" if has_locks else "") + WINDOWS + BLOCKED
+
+    def run(*args: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, ",".join(HEAVY), *map(str, args)]
+        return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+
+    model, out = write_colors(tmp_path / "model.onnx"), tmp_path / "new" / "out.csv"
+    done = run("predict", model, photos, "-o", out)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in out.parent.iterdir()] == ["out.csv"]
+    for path in sorted(photos.glob("*.png")):
+        (photos / path.stem).mkdir()
+        path.rename(photos / path.stem / "1.png")
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        for name in ("red", "green"):
+            archive.write(photos / name / "1.png", f"{name}/1.png")
+    done = run("evaluate", model, "--data", tmp_path / "photos.zip", "--cache", tmp_path / "cache", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["accuracy"] == {"mean": 100.0}
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+    done = run("report", run_folder, "-o", tmp_path / "report.html")
+    assert "is not a run folder" in done.stderr
 
 
 @pytest.mark.parametrize(

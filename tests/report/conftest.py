@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ssdg.cli import call
+from waiting import PATIENCE
 
 Open = Callable[..., Any]
 
@@ -21,7 +22,7 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("chromium is not installed")
     with api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE * 1000)
         yield found
         found.close()
 
@@ -33,7 +34,7 @@ def opened(browser: Any) -> Iterator[Open]:
 
     def open_page(path: Path, **options: Any) -> Any:
         page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE * 1000)
         pages.append((page, requests := [], troubles := []))
         page.on("request", lambda request: requests.append(request.url))
         page.on("console", lambda message: troubles.append(message.text))

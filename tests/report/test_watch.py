@@ -19,6 +19,7 @@ from folders import epoch, write_run
 
 from runs import environment
 from ssdg.report.page import address_of, make_server
+from waiting import PATIENCE
 
 
 @pytest.fixture
@@ -83,6 +84,7 @@ def test_the_open_page_shows_new_epochs_and_keeps_its_filters(
     folder: Path, server: ThreadingHTTPServer, browser: Any
 ) -> None:
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))
     page.goto(address_of(server))
@@ -102,7 +104,7 @@ def test_ctrl_c_ends_it(folder: Path) -> None:
     line = process.stdout.readline()
     assert line.startswith("report: http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Traceback" not in told
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from waiting import wait_until
 
 Serve = Callable[["Handler"], None]
 
@@ -62,11 +63,8 @@ class Site(ThreadingHTTPServer):
 
     def reached(self, path: str) -> bool:
         """Wait until a path has been asked for."""
-        for _ in range(3000):
-            if self.count[path]:
-                return True
-            time.sleep(0.02)
-        return False
+        wait_until(lambda: self.count[path])
+        return True
 
     def handle_error(self, request: object, client_address: object) -> None:
         """The crawler may hang up whenever it likes."""

@@ -200,7 +200,7 @@ def describe_use(card: ModelCard) -> str:
     reject = " --reject" if card.reject else ""
     return (
         "```sh\n"
-        "pip install ssdg\n"
+        "pip install 'ssdg[train]'\n"
         f"ssdg predict . images/ -o predictions.csv{reject}\n"
         "ssdg export . --format onnx    # pip install 'ssdg[export]'\n"
         "```\n\n"

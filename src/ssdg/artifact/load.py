@@ -156,7 +156,7 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None, p
     ----------
     folder : Path
         A run folder or a model folder.
-    device : {"auto", "cpu", "cuda"}, default="auto"
+    device : {"auto", "cpu", "cuda", "mps"}, default="auto"
         The device of the networks. "auto" is CUDA if available, else the CPU.
     plugin : Path, optional
         The Python file that registers the model's method, if it is a custom one. This file is executed; it is never

@@ -84,7 +84,7 @@ def collect_files(folder: Path, *, everything: bool) -> dict[str, bytes]:
     if not everything:
         return {name: read_bytes(folder / name) for name in STATE_FILES if (folder / name).exists()}
     names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
-    selected = [name for name in names if name.parts[0] != "stages" and not name.name.startswith(".")]
+    selected = [name for name in names if not any(part == "stages" or part.startswith(".") for part in name.parts)]
     return {str(name): read_bytes(folder / name) for name in selected}
 
 
@@ -110,7 +110,7 @@ class Cluster:
                 f"no node of the Ray cluster has {resources} for a cell; "
                 "use fewer --threads or --device cpu, or add a node with ray start --address"
             )
-        return make_slots(jobs or capacity, options.threads, [])
+        return make_slots(jobs or capacity)
 
     def gpus_per_cell(self, options: CellOptions) -> int:
         """Return 1 if cells use CUDA, which `auto` means if the cluster has any GPU; else 0."""

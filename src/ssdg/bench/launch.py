@@ -11,12 +11,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Literal, Protocol
 
+from ..data.parallel import num_cores
 from ..engine.run import stop_on_signal
 from ..errors import Stopped
 from ..files import locked, write_text
@@ -26,24 +27,18 @@ from .worker import BUSY, DONE, CellOptions
 
 @dataclass(frozen=True)
 class Slot:
-    """Resources of one worker: the cores it is bound to (empty: any) and its GPU (empty: all)."""
+    """Resources of one worker: its GPU (empty: all).
+
+    Workers are not bound to cores: only the scheduler knows which cores other grids and programs use.
+    """
 
     number: int
-    cores: tuple[int, ...] = ()
     gpu: str = ""
 
 
-def make_slots(jobs: int, threads: int, cores: Sequence[int], gpus: Sequence[str] = ()) -> list[Slot]:
-    """Return slots with exclusive cores if there are enough for all, else with none; assign GPUs round-robin."""
-    has_enough_cores = jobs * threads <= len(cores)
-    return [
-        Slot(
-            n,
-            tuple(cores[n * threads : (n + 1) * threads]) if has_enough_cores else (),
-            gpus[n % len(gpus)] if gpus else "",
-        )
-        for n in range(jobs)
-    ]
+def make_slots(jobs: int, gpus: Sequence[str] = ()) -> list[Slot]:
+    """Return slots; assign GPUs round-robin."""
+    return [Slot(n, gpus[n % len(gpus)] if gpus else "") for n in range(jobs)]
 
 
 def find_gpus(device: str) -> list[str]:
@@ -58,10 +53,8 @@ def find_gpus(device: str) -> list[str]:
 
 def find_slots(jobs: int | None, options: CellOptions) -> list[Slot]:
     """Return `jobs` slots; by default one per GPU, or as many as the cores of this process allow."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     gpus = find_gpus(options.device)
-    default = len(gpus) or max(1, (len(cores) or os.cpu_count() or 1) // options.threads)
-    return make_slots(jobs or default, options.threads, cores, gpus)
+    return make_slots(jobs or len(gpus) or max(1, num_cores() // options.threads), gpus)
 
 
 CellEvent = Literal["started", "done", "failed", "elsewhere"]  # elsewhere: another launcher's worker holds the cell
@@ -137,7 +130,7 @@ def start_worker(folder: Path, cell: str, slot: Slot, options: CellOptions) -> L
     """Start a process for a cell, in its own session: Ctrl-C reaches only the launcher, which stops the worker."""
     run_folder = cell_folder(folder, cell)
     run_folder.mkdir(parents=True, exist_ok=True)
-    options_json = json.dumps(asdict(replace(options, cores=slot.cores)))
+    options_json = json.dumps(asdict(options))
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(options.threads))
     gpu = {"CUDA_VISIBLE_DEVICES": slot.gpu} if slot.gpu else {}
     with (run_folder / "worker.log").open("ab") as log:

@@ -28,7 +28,6 @@ class CellOptions:
     device: str = "auto"
     threads: int = 1
     save_seconds: float = 30.0
-    cores: tuple[int, ...] = ()  # to bind the process to; empty: any
     plugins: tuple[str, ...] = ()  # digests of plugins that the user has named
     shelf: str = ""  # folder of stages that cells share; empty: `shelf` in the benchmark folder
 
@@ -36,8 +35,6 @@ class CellOptions:
 def main(args: list[str]) -> int:
     """Train or resume the cell that the arguments name; return the exit code."""
     folder, cell, options = Path(args[0]), args[1], CellOptions(**json.loads(args[2]))
-    if options.cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, options.cores)
     Thread(target=stop_with_parent, daemon=True).start()
     return run_if_free(folder, cell, options)
 
@@ -103,7 +100,7 @@ def train(folder: Path, cell_id: str, options: CellOptions) -> None:
     if config.hash != cell_id:
         raise UserError(f"cell {cell_id} of {folder} now resolves to {config.hash}; use another --out")
     problem = with_other_targets(config, problem, sibling_targets(cell, cells), Path(options.cache))
-    run_options = {key: value for key, value in vars(options).items() if key not in ("cores", "plugins", "shelf")}
+    run_options = {key: value for key, value in vars(options).items() if key not in ("plugins", "shelf")}
     run(
         config,
         problem,

@@ -71,7 +71,7 @@ def run(
     threads
         CPU threads per worker.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     cache
         Folder for decoded images.  [default: $SSDG_CACHE or ~/.cache/ssdg]
     save_seconds

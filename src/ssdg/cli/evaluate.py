@@ -48,7 +48,7 @@ def evaluate(
     curve
         With --reject: plot accuracy against coverage into this file, .png or .svg.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     precision
         fp32, bf16, or auto: bf16 if the machine is fast at it and a sample of the images keeps its answers.
     cache

@@ -60,7 +60,7 @@ def features(
     half
         Write float16 instead of float32: half the size.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     plugin
         The Python file with the model's method, if it is a custom one.
     threads

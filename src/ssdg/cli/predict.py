@@ -55,7 +55,7 @@ def predict(
     batch
         Images per batch; auto: up to 128, by free memory and image size.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     precision
         fp32, bf16, or auto: fp32 for the first 512 images, then bf16 if the machine is fast at it and a sample of
         these keeps its answers.

@@ -99,7 +99,7 @@ def figure(
     images
         tsne: number of images per panel.  [default: 1000]
     device
-        tsne: auto, cpu or cuda.
+        tsne: auto, cpu, cuda or mps.
     cache
         tsne: folder for decoded images.  [default: that of the run]
     plugin

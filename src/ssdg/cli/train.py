@@ -6,13 +6,13 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ..errors import Stopped, UserError
+from ..files import scratch_folder
 from . import Threads
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def train(
     dry_run
         Run every phase on two small batches in a temporary folder, then stop.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     threads
         CPU threads; results are bit-identical for the same number.  [default: all cores]
     cache
@@ -166,7 +166,7 @@ def resume(
     run
         The run folder.
     device
-        auto, cpu or cuda.  [default: as it was started]
+        auto, cpu, cuda or mps.  [default: as it was started]
     threads
         CPU threads.  [default: as it was started]
     cache
@@ -248,8 +248,8 @@ def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, 
         execute(config, problem, machine, folder, options)
         return 0
     unlogged = options.model_copy(update={"tensorboard": False, "wandb": None})
-    with TemporaryDirectory() as temporary:
-        execute(config, problem, machine, Path(machine.same(temporary)), unlogged, dry_run=True)
+    with scratch_folder() as temporary:
+        execute(config, problem, machine, Path(machine.same(str(temporary))), unlogged, dry_run=True)
     if machine.is_main:
         print("dry run passed: every phase ran; nothing was saved")
     return 0

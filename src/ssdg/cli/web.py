@@ -62,7 +62,7 @@ def crawl(
     out
         Output folder; images are stored as DIR/CLASS/HASH.SUFFIX.
     engine
-        icrawler:bing, icrawler:google, icrawler:baidu, urls, or a custom Python file with a function
+        icrawler:bing, icrawler:baidu, urls, or a custom Python file with a function
         search(keyword, fetch).  [default: urls with --urls, else icrawler:bing]
     urls
         CSV file for engine urls, with the columns url, class and optionally licence.
@@ -75,7 +75,7 @@ def crawl(
     threads
         Number of parallel fetches, usually from different hosts.
     delay
-        Seconds between requests to the same host.
+        Seconds between requests to the same host; a longer Crawl-delay in its robots.txt counts instead.
     timeout
         Seconds per file, from connecting to the last byte; a third of it without a byte also aborts the file.
     max_mb

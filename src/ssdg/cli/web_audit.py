@@ -79,7 +79,7 @@ def audit(
     dry_run
         Print the report without writing the manifest or the contact sheet.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     cache
         Cache folder of decoded images.  [default: $SSDG_CACHE or ~/.cache/ssdg]
     as_json

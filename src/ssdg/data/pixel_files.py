@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from ..files import open_file
+from ..files import open_file, pread, pwrite
 from .parallel import run_in_threads
 
 
@@ -65,7 +65,7 @@ def read_at(handle: int, into: memoryview, offset: int) -> bool:
 def _read_some(handle: int, into: memoryview, offset: int) -> int:
     if hasattr(os, "preadv"):
         return os.preadv(handle, [into], offset)
-    content = os.pread(handle, len(into), offset)
+    content = pread(handle, len(into), offset)
     into[: len(content)] = content
     return len(content)
 
@@ -104,5 +104,5 @@ def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
     """Write all of `content` at this offset of a file."""
     view = memoryview(content)
     while view:
-        written = os.pwrite(handle, view, offset)
+        written = pwrite(handle, view, offset)
         view, offset = view[written:], offset + written

@@ -45,7 +45,7 @@ def open_run(settings: Flat, cache: Path, *, device: str = "auto") -> tuple[RunC
     cache
         Folder for decoded images; every image is decoded once.
     device
-        auto, cpu or cuda: decides the precision where the settings say auto.
+        auto, cpu, cuda or mps: decides the precision where the settings say auto.
 
     Returns
     -------

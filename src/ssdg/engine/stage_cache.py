@@ -105,7 +105,6 @@ def link_or_copy(source: Path, path: Path) -> bool:
     if not source.exists():
         return False
     with atomic_path(path) as temporary:
-        temporary.unlink()
         try:
             temporary.hardlink_to(source)
         except OSError:

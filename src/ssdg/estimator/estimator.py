@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +16,7 @@ from ..artifact.load import Model, load_model, model_of
 from ..engine.events import Listener
 from ..engine.run import read_finished
 from ..engine.scores import mean_probs
+from ..files import scratch_folder
 from .fit_predict import FitInputs, fit_run, predict_logits, read_inputs, read_labeled_inputs
 from .parameters import (
     format_estimator,
@@ -45,7 +45,7 @@ class SSDG:
         The run's folder. Calling `fit` again with the same `out` resumes an interrupted run, with bit-identical
         weights. None uses a temporary folder, which exists as long as the object.
     device
-        auto, cpu or cuda.
+        auto, cpu, cuda or mps.
     threads
         Number of CPU threads; results are bit-identical for the same number. None uses torch's default.
     cache
@@ -151,7 +151,7 @@ class SSDG:
         """
         with use_parameter_names():
             inputs = FitInputs(labeled, unlabeled, target, web, web_label)
-            root = Path(self._temporary_folder() if self.out is None else self.out)
+            root = self._temporary_folder() if self.out is None else Path(self.out)
             self._load_run(fit_run(root, self.get_params(), inputs, callbacks, is_temporary=self.out is None))
         return self
 
@@ -217,7 +217,7 @@ class SSDG:
     def __setstate__(self, state: dict[str, Any]) -> None:
         type(self).__init__(self, **state["params"])
         if "files" in state:
-            folder = Path(self._temporary_folder()) / "copied"
+            folder = self._temporary_folder() / "copied"
             write_files(folder, state["files"])
             self._load_run(folder)
 
@@ -226,11 +226,12 @@ class SSDG:
             raise not_fitted_error(self)
         return self.model_
 
-    def _temporary_folder(self) -> str:
+    def _temporary_folder(self) -> Path:
         """Return a temporary folder that is deleted with this object."""
         if not hasattr(self, "_temporary"):
-            self._temporary = tempfile.mkdtemp(prefix="ssdg-")
-            weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
+            stack = ExitStack()
+            self._temporary = stack.enter_context(scratch_folder())
+            weakref.finalize(self, stack.close)
         return self._temporary
 
     def _load_run(self, folder: Path, plugin: Path | None = None) -> None:

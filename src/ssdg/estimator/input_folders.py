@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from ..data.sources.benchmark import is_ood
 from ..data.sources.decode import FORMATS, open_image
 from ..data.sources.tree import IMAGE_SUFFIXES, Item, Reader, is_junk
 from ..errors import UserError
-from ..files import locked, read_text, real_path
+from ..files import atomic_folder, locked, read_text, real_path
 from .inputs import (
     Content,
     Images,
@@ -76,8 +75,6 @@ def write_once(images: Images, folder: Path, mode: LabelMode, *, may_replace: bo
             return y
         if folder.exists() and not (has_digest and may_replace):
             raise UserError(f"'{folder}' contains other images than {images.role}; choose another --out")
-        for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
-            shutil.rmtree(leftover, ignore_errors=True)
         _write(images, folder)
     return y
 
@@ -107,11 +104,9 @@ def check_labels(labels: list[Any], role: str, mode: LabelMode) -> NDArray[Any] 
 
 
 def _write(images: Images, folder: Path) -> None:
-    """Write all files to a hidden temporary folder, and rename it when they are complete."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+    """Write all files to a temporary folder, which is renamed when they are complete."""
     sha = hashlib.sha256()
-    try:
+    with atomic_folder(folder) as temporary:
         with Reader() as reader, show_progress(f"{images.role}: writing", None) as progress:
             for index, (content, label) in enumerate(images):
                 where = f"image {index} of {images.role}"
@@ -122,13 +117,7 @@ def _write(images: Images, folder: Path) -> None:
                 _write_image(content, reader, out_dir / f"{index + 1:06}", where)
                 progress(index + 1, images.count)
         (temporary / DIGEST).write_text(sha.hexdigest(), encoding="utf-8")
-        temporary.chmod(0o755)
         os.sync()  # the files are on disk before the folder is renamed
-        if folder.exists():
-            shutil.rmtree(folder)
-        temporary.replace(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _write_image(content: Content, reader: Reader, stem: Path, where: str) -> None:

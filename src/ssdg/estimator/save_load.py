@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, StrictBool, StrictFloat, StrictInt, 
 from ..artifact.card import README
 from ..artifact.load import CARD, WEIGHTS, damaged, read_json, regular_file
 from ..errors import UserError
-from ..files import read_bytes, write_bytes, write_json
+from ..files import atomic_folder, read_bytes, write_bytes, write_json
 
 NAME = "estimator.json"
 MACHINE_PARAMS = ("out", "device", "threads", "cache")  # meaningless on another machine
@@ -94,15 +92,8 @@ def copy_model(source: Path, folder: Path) -> None:
         )
     check_replaceable(folder)
     files = read_files(source)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
-    try:
-        write_files(staging / "new", files)
-        if folder.exists():
-            folder.replace(staging / "old")
-        (staging / "new").replace(folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    with atomic_folder(folder) as temporary:
+        write_files(temporary, files)
 
 
 def check_replaceable(folder: Path) -> None:

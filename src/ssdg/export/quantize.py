@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from ..files import scratch_folder
 from .graph import INPUT, GraphOptions, silenced
 from .onnx_files import onnx_session, serialize_onnx
 from .parity import CheckImages, Pixels, spread_evenly, to_graph_input
@@ -41,8 +40,8 @@ def int8_bytes(content: bytes, pixels: Pixels, options: GraphOptions, metadata: 
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    with TemporaryDirectory(prefix="ssdg-") as name, silenced():
-        plain, prepared, quantized = (Path(name) / file for file in ("plain.onnx", "prepared.onnx", "quantized.onnx"))
+    with scratch_folder() as folder, silenced():
+        plain, prepared, quantized = (folder / file for file in ("plain.onnx", "prepared.onnx", "quantized.onnx"))
         plain.write_bytes(content)
         quant_pre_process(plain, prepared, skip_symbolic_shape=True)
         quantize_static(

@@ -20,7 +20,7 @@ from ..data.catalog import Dataset, DomainEntry, normalize_name
 from ..data.sources.split_lists import is_split_file
 from ..data.sources.tree import IMAGE_SUFFIXES
 from ..errors import UserError
-from ..files import locked, sha256_of, write_json
+from ..files import locked, parse_json, read_bytes, sha256_of, write_json
 from .archives import Bounds, unpack
 from .download import Downloader
 from .published import PUBLISHED, PublishedDataset, Source
@@ -117,7 +117,7 @@ def _describe(contents: TreeContents) -> str:
     return f"the folders {', '.join(listed)}" if listed else "no folder of images"
 
 
-RECORD, LOCK = "fetched.json", "lock"
+RECORD = "fetched.json"  # in the target
 Log = Callable[[str], None]
 
 
@@ -137,8 +137,11 @@ class DatasetFetcher:
         return self.target.parent / f".{self.target.name}.fetch"
 
     def fetch_from_sources(self, sources: Sequence[Source]) -> None:
-        """Fetch from the first source that provides the complete dataset."""
-        with self._lock_work_dir():
+        """Fetch from the first source that provides the complete dataset, unless an earlier process did."""
+        with self._lock_target():
+            if any(self._was_fetched("from", [file.url for file in source.files]) for source in sources):
+                return None
+            self._check_target()
             reasons = []
             for source in sources:
                 self.log(f"{self.published.name} from {source.description}")
@@ -150,7 +153,7 @@ class DatasetFetcher:
             raise self._no_source_error(reasons)
 
     def fetch_from_files(self, files: Sequence[Path]) -> None:
-        """Unpack local archives, which together hold the dataset."""
+        """Unpack local archives, which together hold the dataset, unless an earlier process did."""
         for file in files:
             if file.is_dir():
                 raise UserError(
@@ -158,7 +161,10 @@ class DatasetFetcher:
                 )
             if not file.is_file():
                 raise UserError(f"'{file}' does not exist; pass an archive of {self.published.name}")
-        with self._lock_work_dir():
+        with self._lock_target():
+            if self.target.exists() and self._was_fetched("sha256", [sha256_of(file) for file in files]):
+                return
+            self._check_target()
             try:
                 self._install(files, [str(file) for file in files])
             except FetchError as failure:
@@ -168,15 +174,31 @@ class DatasetFetcher:
                 ) from None
 
     @contextmanager
-    def _lock_work_dir(self) -> Iterator[None]:
-        self._check_target()
-        self.work_dir.mkdir(parents=True, exist_ok=True)
-        with locked(self.work_dir / LOCK, busy=f"'{self.target}' is being fetched by another process; wait for it"):
+    def _lock_target(self) -> Iterator[None]:
+        """Keep other processes out; delete the work folder at the end if nothing is left to resume."""
+        lock = self.target.parent / f".{self.target.name}.lock"
+        with locked(lock, busy=f"'{self.target}' is being fetched by another process; wait for it"):
             try:
                 yield
             finally:
-                if self.target.exists() or [path.name for path in self.work_dir.iterdir()] == [LOCK]:
+                if self.work_dir.is_dir() and (self.target.exists() or not any(self.work_dir.iterdir())):
                     shutil.rmtree(self.work_dir)
+
+    def _was_fetched(self, key: str, values: Sequence[str]) -> bool:
+        """Return whether the target has a record of this dataset from files with these values of `key`.
+
+        The record appears together with the target, even if the process was killed immediately afterwards.
+        """
+        try:
+            record = parse_json(read_bytes(self.target / RECORD))
+            was_fetched = record["data_set"] == self.published.name and [
+                file[key] for file in record["files"]
+            ] == list(values)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        if was_fetched:
+            self.log(f"{self.published.name} was fetched before; verifying it")
+        return was_fetched
 
     def _check_target(self) -> None:
         if self.target.exists() or self.target.is_symlink():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import locked, open_file, read_text, write_json
+from ..files import locked, open_file, read_text, remove_leftovers, write_json
 from .agreement import Decision
 from .find_images import Entry
 from .predictions import UNKNOWN, OutputFormat, Prediction, Record, column_names, find_format
@@ -80,7 +80,7 @@ class PartialOutput:
 
         Without a requested `batch`, use that of the earlier process, or `default_batch` for a new file.
         """
-        if not anew and self.path.stat().st_size:
+        if not anew and self.path.exists() and self.path.stat().st_size:
             self.batch, self.decision = self._check_description(description, batch)
             self.description = description | {"batch": self.batch}
             return
@@ -172,7 +172,8 @@ def open_partial_output(out: Path, *, rejecting: bool) -> Iterator[PartialOutput
     part = PartialOutput(out, rejecting)
     out.parent.mkdir(parents=True, exist_ok=True)
     busy = f"another process is writing '{part.path}'; wait for it to finish, or choose another name with -o"
-    with locked(part.path, busy=busy):
+    with locked(out.with_name(f".{out.name}.lock"), busy=busy):
+        remove_leftovers(out)
         try:
             yield part
         except UserError:

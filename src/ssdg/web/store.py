@@ -193,8 +193,9 @@ def _replay(journal: Path, manifest: Manifest) -> None:
 
 def _drop_lost_rows(root: Path, manifest: Manifest) -> int:
     """Drop rows whose file is missing, truncated or damaged, and remove temporary files; return how many."""
-    for label in {row.label for row in manifest.kept}:
-        remove_leftovers(root / label / "*")
+    for folder in root.iterdir():  # a class may have lost its first image, so it has no rows
+        if folder.is_dir() and not folder.is_symlink():
+            remove_leftovers(folder / "*")
     lost = [row for row in manifest.kept if not _is_complete(root / row.path, row.bytes)]
     lost += [row for row in manifest.rows.values() if row.path and row.reason == DAMAGED]
     for row in lost:

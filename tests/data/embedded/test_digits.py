@@ -136,7 +136,7 @@ def test_two_at_once_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_other_fonts_are_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fonts = digits.find_fonts()
-    monkeypatch.setattr(digits, "_build", lambda root, *_: root.mkdir())
+    monkeypatch.setattr(digits, "_build", lambda root, *_: None)
     full = digits.digits_root(tmp_path)
     monkeypatch.setattr(digits, "find_fonts", lambda: fonts[1:])
     assert digits.digits_root(tmp_path) != full

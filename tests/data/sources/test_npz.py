@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,33 @@ def test_every_image_is_in_the_folder_of_its_class(arrays: Path, tmp_path: Path)
         assert np.array_equal(np.asarray(image), file["images"][3])
     assert len(list((tmp_path / "out" / "crawl" / "1").iterdir())) == 2  # by keyword
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+UNPACK = "from pathlib import Path; import sys; from ssdg.cli import main; "
+DIE = "import os, shutil; os.rmdir = Path.rmdir = Path.unlink = lambda *args, **kwargs: os.kill(os.getpid(), 9); "
+
+
+def test_killed_just_after_the_folder_appeared(arrays: Path, tmp_path: Path) -> None:
+    """The same command recognizes its finished work and removes the lock and the temporary folder."""
+    words = ["data", "unpack", str(arrays), str(tmp_path / "new" / "u")]
+    killed = subprocess.run([sys.executable, "-c", UNPACK + DIE + "main(sys.argv[1:])", *words], check=False)
+    assert killed.returncode == -9
+    hidden = [path.name for path in (tmp_path / "new").iterdir() if path.name != "u"]
+    assert ".u.lock" in hidden
+    assert len(hidden) == 2
+    again = [sys.executable, "-c", UNPACK + "main(sys.argv[1:])", *words]
+    said = subprocess.run(again, check=True, capture_output=True, text=True)
+    assert "11 images in" in said.stdout.replace("\n", " ")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["u"]
+
+
+def test_another_job_or_changed_images_are_refused(arrays: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+    words = ("data", "unpack", arrays, tmp_path / "out")
+    assert call([str(word) for word in words]) == 0
+    assert call([str(word) for word in words]) == 0
+    assert "already exists" in complaint(*words, "--per-class", 1)
+    (tmp_path / "out" / "one" / "0" / "00000.png").unlink()
+    assert "already exists" in complaint(*words)
 
 
 def test_a_command_for_some_of_each(arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

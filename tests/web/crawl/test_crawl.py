@@ -18,7 +18,9 @@ from crawls import Capture, by_url, crawl_args, listed, run, write_urls
 from servers import Site
 
 from data.pictures import encoded, picture, png
+from leftovers import leave
 from ssdg.data.sources.manifest import read_manifest
+from waiting import PATIENCE
 
 
 def png_of(width: int, height: int) -> bytes:
@@ -206,13 +208,15 @@ def test_a_killed_crawl_goes_on_and_fetches_nothing_twice(site: Site, tmp_path: 
     args = crawl_args(listed(site, tmp_path, list("01234567")), tmp_path / "out", "--threads", 1, classes="dog")
     with started(site, args, until="/5") as process:
         process.send_signal(signal.SIGKILL)
-    (tmp_path / "out" / "dog" / ".x.png.abc.tmp").write_bytes(b"half")
+    leave(tmp_path / "out" / "dog" / "x.png")
+    leave(tmp_path / "out" / "cat" / "x.png")  # killed in the first image of a class
     site.routes["/5"] = serve.image(png(5))
     code, report, _ = run(capsys, *args)
     assert (code, report["classes"][0]["kept"]) == (0, 8)
     assert {name: n for name, n in site.count.items() if n > 1} == {"/robots.txt": 2, "/5": 2}
     assert len(list((tmp_path / "out" / "dog").iterdir())) == 8, "what was half written is gone"
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "dog", "manifest.csv"]
+    assert not list((tmp_path / "out" / "cat").iterdir())
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cat", "dog", "manifest.csv"]
 
 
 def test_an_interrupted_crawl_writes_its_manifest(site: Site, tmp_path: Path) -> None:
@@ -220,7 +224,7 @@ def test_an_interrupted_crawl_writes_its_manifest(site: Site, tmp_path: Path) ->
     args = crawl_args(listed(site, tmp_path, ["0", "1"]), tmp_path / "out", "--threads", 1, classes="dog")
     with started(site, args, until="/1") as process:
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE) == 130
     assert [row.url for row in read_manifest(tmp_path / "out").rows.values()] == [f"{site.url}/0"]
 
 

@@ -44,7 +44,7 @@ def bing(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     """A search engine on this machine, found under the name of another."""
 
     def find(name: str) -> Any:
-        return lambda fetcher, ask: Search(PageFeeder(site.url), LineParser(), fetcher, ask, encodes_keyword=False)
+        return lambda fetcher, ask: Search(PageFeeder(site.url), LineParser(), fetcher, ask)
 
     monkeypatch.setattr(search, "load_search", find)
     return site
@@ -147,7 +147,6 @@ def test_icrawler_is_not_installed(tmp_path: Path, complaint, monkeypatch: Any) 
     ("name", "page", "url"),
     [
         ("bing", b'<div class="imgpt"><a m=\'{"murl":"http://x.test/a.jpg"}\'></a></div>', "https://www.bing.com/"),
-        ("google", b'<script>["http://x.test/a.jpg",3]</script>', "https://www.google.com/"),
         ("baidu", b'{"data": [{"hoverURL": "http://x.test/a.jpg"}, {}]}', "http://image.baidu.com/"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from servers import Site
 
 from data.pictures import png
+from ssdg.errors import UserError
 from ssdg.web.crawl import http_get
 from ssdg.web.crawl.fetch_url import Fetcher
 from ssdg.web.crawl.politeness import Budget, HostQueue, Limits
@@ -173,6 +176,27 @@ def test_a_busy_host_is_left_alone(site: Site, connections: list[str]) -> None:
     assert fetcher.fetch_image("http://other.test/b") == png(1)
     with pytest.raises(LimitReached):
         fetcher.fetch_image("http://shop.test/b")
+
+
+def test_a_host_is_asked_as_slowly_as_it_wants(site: Site, connections: list[str]) -> None:
+    def robots(handler: serve.Handler) -> None:
+        seconds = {"slow.test": b"0.4", "never.test": b"86400"}[handler.headers["Host"].partition(":")[0]]
+        serve.image(b"User-agent: *\nCrawl-delay: " + seconds, "text/plain")(handler)
+
+    site.routes = {"/robots.txt": robots, "/a": serve.image(png(1))}
+    fetcher = Fetcher(QUICK, resolver=by_name)
+    fetcher.fetch_image("http://slow.test/a")
+    start = time.monotonic()
+    fetcher.fetch_image("http://slow.test/a")
+    assert time.monotonic() - start > 0.3
+    with pytest.raises(Refused, match="asks for 86400 s between requests"):
+        fetcher.fetch_image("http://never.test/a")
+
+
+def test_robots_files_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "protego", None)
+    with pytest.raises(UserError, match=r"pip install 'ssdg\[web\]'"):
+        Fetcher(QUICK)
 
 
 def test_of_a_long_robots_file_the_beginning_counts(site: Site, connections: list[str]) -> None:

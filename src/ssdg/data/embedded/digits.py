@@ -7,7 +7,6 @@ once into a folder of the cache.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ...errors import UserError
-from ...files import atomic_path, locked, read_bytes
+from ...files import atomic_folder, atomic_path, locked, read_bytes
 from ...seeds import numpy_rng
 from ..sources.decode import open_image
 from .glyphs import NUM_CLASSES, SIDE, find_fonts, package_folder, render_digits
@@ -39,10 +38,8 @@ def build_once(cache: Path, recipe: str, sources: Sequence[Path], build: Callabl
     root = cache / f"{recipe}-{_content_key(sources)}"
     with locked(cache / f".{root.name}.lock"):
         if not root.is_dir():
-            building = root.with_name(f".{root.name}.building")
-            shutil.rmtree(building, ignore_errors=True)  # left behind by a killed process
-            build(building)
-            building.replace(root)
+            with atomic_folder(root) as temporary:
+                build(temporary)
     return root
 
 

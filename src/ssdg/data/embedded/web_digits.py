@@ -46,7 +46,7 @@ def web_digits_root(cache: Path, seed: int = 0, progress: Progress | None = None
 
     def build(folder: Path) -> None:
         report("generating the embedded digits: web")
-        shutil.copytree(digits, folder)
+        shutil.copytree(digits, folder, dirs_exist_ok=True)
         keywords, truth = draw_labels(seed)
         images = render_results(truth, Assets.load(fonts, photos), seed)
         save_arrays(folder / "web.npz", images=images, web_labels=keywords, labels=truth)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ...errors import UserError
-from ...files import locked, open_file, require_size
+from ...files import atomic_folder, locked, open_file, parse_json, read_bytes, require_size, sha256_of, write_json
 from .zip_entries import ZIP_ERRORS, max_unpacked
 
 WEB_LABELS = "web_labels"  # array of an .npz file with the keyword that found each image
+RECORD = "unpacked.json"  # in the output folder
 
 
 class Arrays:
@@ -81,24 +81,34 @@ def open_npz(open_source: Callable[[], IO[bytes]], name: str) -> Iterator[Arrays
 def unpack_arrays(root: Path, out_dir: Path, per_class: int | None = None) -> dict[str, int]:
     """Write DOMAIN.npz of `root` as `out_dir`/DOMAIN/CLASS/N.png, the first `per_class` of each; return the counts.
 
-    A crawl is sorted by its `web_labels`. The folder appears complete or not at all.
+    A crawl is sorted by its `web_labels`. The folder appears complete or not at all; if it already has these images,
+    nothing is written.
     """
     files = sorted(root.glob("*.npz"))
     if not files:
         raise UserError(
             f"'{root}' contains no .npz file to unpack; pass digits, web-digits, or a folder of .npz files"
         )
-    if out_dir.exists():
-        raise UserError(f"'{out_dir}' already exists; choose another folder, or delete it")
-    building = out_dir.with_name(f".{out_dir.name}.building")
-    lock = out_dir.with_name(f".{out_dir.name}.lock")
-    out_dir.parent.mkdir(parents=True, exist_ok=True)
-    with locked(lock):
-        shutil.rmtree(building, ignore_errors=True)  # left behind by a killed process
-        counts = {file.stem: _unpack_domain(file, building / file.stem, per_class) for file in files}
-        building.replace(out_dir)
-    lock.unlink(missing_ok=True)
+    job = {"sha256": {file.stem: sha256_of(file) for file in files}, "per_class": per_class}
+    with locked(out_dir.with_name(f".{out_dir.name}.lock")):
+        if out_dir.exists():
+            return _read_counts(out_dir, job)
+        with atomic_folder(out_dir) as temporary:
+            counts = {file.stem: _unpack_domain(file, temporary / file.stem, per_class) for file in files}
+            write_json(temporary / RECORD, job | {"images": counts})
     return counts
+
+
+def _read_counts(out_dir: Path, job: dict[str, Any]) -> dict[str, int]:
+    """Return the counts of a folder that the same job wrote; reject any other."""
+    try:
+        record = parse_json(read_bytes(out_dir / RECORD))
+        counts = {name: sum(1 for _ in (out_dir / name).rglob("*.png")) for name in record["images"]}
+        if record == job | {"images": counts}:
+            return counts
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise UserError(f"'{out_dir}' already exists; choose another folder, or delete it")
 
 
 def _unpack_domain(file: Path, folder: Path, per_class: int | None) -> int:

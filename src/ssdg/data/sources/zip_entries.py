@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...files import open_file, require_size
+from ...files import open_file, pread, require_size
 
 MAX_FILE_BYTES = 400_000_000  # of an image file or entry: `MAX_PIXELS` uncompressed pixels with transparency
 MAX_ARRAY_RATIO = 100  # unpacked to packed size of larger .npz data; images of real data reach 10
@@ -104,12 +104,12 @@ class ZipEntries:
 
     def _read_fast(self, info: zipfile.ZipInfo) -> bytes:
         handle = self._file.fileno()
-        head = os.pread(handle, _LOCAL_HEADER.size, info.header_offset)
+        head = pread(handle, _LOCAL_HEADER.size, info.header_offset)
         if len(head) < _LOCAL_HEADER.size or not head.startswith(b"PK\x03\x04"):
             raise OSError("damaged archive entry")
         _, name_length, extra_length = _LOCAL_HEADER.unpack(head)
         start = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
-        data = os.pread(handle, info.compress_size, start)
+        data = pread(handle, info.compress_size, start)
         if info.compress_type == zipfile.ZIP_DEFLATED:  # never to more than one byte above the declared size
             data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.file_size + 1)
         if zlib.crc32(data) != info.CRC:

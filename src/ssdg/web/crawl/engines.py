@@ -22,7 +22,7 @@ from ..untrusted import CLASS, LICENCE, URL, LimitReached, Refused, one_line, re
 from .fetch_url import Fetcher
 
 ICRAWLER = "icrawler:"
-SEARCHES = ("bing", "google", "baidu")
+SEARCHES = ("bing", "baidu")
 NAMES = ("urls", *(ICRAWLER + name for name in SEARCHES))
 
 
@@ -123,7 +123,6 @@ def load_engine(path: Path) -> Callable[[Fetcher], CustomEngine]:
     return lambda fetcher: CustomEngine(path, function, fetcher)
 
 
-_SELF_ENCODING = ("google",)  # engines whose feeder percent-encodes the keyword
 MAX_RESULTS = 1000  # search engines return no more
 
 
@@ -142,7 +141,6 @@ class Search:
     parser: Any
     fetcher: Fetcher
     check_robots: bool
-    encodes_keyword: bool  # whether the feeder percent-encodes the keyword itself
 
     def search(self, label: str, keyword: str) -> Iterator[Candidate]:
         """Yield URLs page by page until a page has none; raise `Refused` if the first page has none."""
@@ -159,9 +157,7 @@ class Search:
 
     def _pages(self, keyword: str) -> Iterator[str]:
         self.feeder.out_queue = queue = Queue[str]()
-        self.feeder.feed(
-            keyword=keyword if self.encodes_keyword else quote_plus(keyword), offset=0, max_num=MAX_RESULTS
-        )
+        self.feeder.feed(keyword=quote_plus(keyword), offset=0, max_num=MAX_RESULTS)
         while not queue.empty():
             yield queue.get()
 
@@ -183,4 +179,4 @@ def load_search(name: str) -> Callable[[Fetcher, bool], Search]:
     feeder = getattr(module, f"{name.capitalize()}Feeder")(1, signal, None)
     parser = getattr(module, f"{name.capitalize()}Parser")(1, signal, None)
     parser.logger.setLevel(logging.CRITICAL)  # errors appear in the report
-    return lambda fetcher, check_robots: Search(feeder, parser, fetcher, check_robots, name in _SELF_ENCODING)
+    return lambda fetcher, check_robots: Search(feeder, parser, fetcher, check_robots)

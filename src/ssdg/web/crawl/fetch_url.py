@@ -15,7 +15,7 @@ from ... import __version__
 from ...errors import UserError
 from ..untrusted import Refused
 from .http_get import Deadline, Target, open_response, parse_target, read_body
-from .politeness import ALLOW_ALL, FORBID_ALL, MAX_ROBOTS_BYTES, Budget, HostQueue, Limits, Robots, parse_robots
+from .politeness import FORBID_ALL, MAX_ROBOTS_BYTES, Budget, HostQueue, Limits, Robots, parse_robots
 
 Resolver = Callable[[str, int], Sequence[str]]  # (host, port) -> addresses
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -63,11 +63,11 @@ def _effective_addresses(ip: IPv4Address | IPv6Address) -> Sequence[IPv4Address 
     return (ip, *(ip.teredo or ()))
 
 
-PRODUCT = "ssdg"
-AGENT = f"{PRODUCT}/{__version__} (research image crawler)"
+PRODUCT = f"ssdg/{__version__}"  # named in robots.txt with or without the version
+AGENT = f"{PRODUCT} (research image crawler)"
 PAGE_BYTES = 5_000_000
 BUSY_STATUSES = (429, 503)
-MAX_HOLD_SECONDS = 120.0  # upper bound of Retry-After
+MAX_HOLD_SECONDS = 120.0  # upper bound of Retry-After and Crawl-delay
 _REDIRECTS = (301, 302, 303, 307, 308)
 _GENERIC_TYPES = ("", "application/octet-stream", "binary/octet-stream")
 Accept = Callable[[str], bool]
@@ -113,6 +113,7 @@ class Fetcher:
     _robots_locks: dict[str, threading.Lock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        parse_robots("", PRODUCT)  # reports a missing package before the crawl starts
         self.budget = Budget(self.limits.total_bytes, self.limits.total_seconds)
         self._host_queue = HostQueue(self.limits.delay, self.budget)
 
@@ -139,9 +140,7 @@ class Fetcher:
     def _request(self, target: Target, policy: _ResponsePolicy) -> tuple[bytes | None, str]:
         """Request one URL; return the body, or None and the redirect target."""
         addresses = resolve_checked(target.host, target.port, self.resolver, allow_private=self.allow_private)
-        if policy.check_robots and not self._get_robots(target).allows(target.path):
-            raise Refused("robots", f"disallowed by {target.site}/robots.txt")
-        self._host_queue.wait(target.host)
+        self._host_queue.wait(target.host, self._check_robots(target) if policy.check_robots else 0.0)
         end = time.monotonic() + min(self.limits.file_seconds, self.budget.remaining_seconds())
         deadline = Deadline(end, self.limits.idle_seconds, self.budget.remaining_seconds)
         try:
@@ -155,6 +154,17 @@ class Fetcher:
         except Refused:
             self.budget.remaining_seconds()  # report an exceeded crawl limit as the cause
             raise
+
+    def _check_robots(self, target: Target) -> float:
+        """Return the delay that the host asks for; raise `Refused` if it disallows the URL."""
+        robots = self._get_robots(target)
+        if not robots.allows(target.path):
+            raise Refused("robots", f"disallowed by {target.site}/robots.txt")
+        if robots.delay > MAX_HOLD_SECONDS:
+            raise Refused(
+                "robots", f"{target.site}/robots.txt asks for {robots.delay:g} s between requests, too long to wait"
+            )
+        return robots.delay
 
     def _get_robots(self, target: Target) -> Robots:
         """Return the robots.txt rules of a site, fetched once."""
@@ -174,9 +184,9 @@ class Fetcher:
             )
         except Refused as refusal:
             if refusal.reason in ("status", "redirects"):
-                return ALLOW_ALL
+                return parse_robots("", PRODUCT)
             if refusal.reason in ("address", "bad-url"):
-                return FORBID_ALL
+                return parse_robots(FORBID_ALL, PRODUCT)
             return Refused(refusal.reason, f"{site}/robots.txt: {refusal.detail}")
         return parse_robots(body.decode("utf-8-sig", "replace"), PRODUCT)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+from typing import Any
 
+from ...errors import UserError
 from ..untrusted import LimitReached
 
 MB = 1_000_000
@@ -76,12 +76,12 @@ class HostQueue:
         with self._lock:
             self._next[host] = max(self._next.get(host, 0), time.monotonic() + seconds)
 
-    def wait(self, host: str) -> None:
-        """Block until the caller may send a request to the host."""
+    def wait(self, host: str, delay: float = 0.0) -> None:
+        """Block until the caller may send a request to the host, which may ask for a longer delay."""
         with self._lock:
             now = time.monotonic()
             turn = max(now, self._next.get(host, now))
-            self._next[host] = turn + self.delay
+            self._next[host] = turn + max(self.delay, delay)
         if turn > now:
             self.budget.sleep(turn - now)
 
@@ -90,79 +90,31 @@ MAX_ROBOTS_BYTES = 500 * 1024  # the rest of a longer robots.txt is ignored
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A robots.txt rule that allows or disallows the paths matching a pattern."""
-
-    allow: bool
-    pattern: str
-
-    def matches(self, path: str) -> bool:
-        """Return whether the pattern matches; searching piece by piece keeps every pattern fast."""
-        anchored = self.pattern.endswith("$")
-        first, *others = self.pattern.removesuffix("$").split("*")
-        if not path.startswith(first):
-            return False
-        position = len(first)
-        for piece in others[:-1] if anchored else others:
-            start = path.find(piece, position)
-            if start < 0:
-                return False
-            position = start + len(piece)
-        if not anchored:
-            return True
-        if not others:
-            return position == len(path)
-        return path.endswith(others[-1]) and len(path) - len(others[-1]) >= position
-
-
-@dataclass(frozen=True)
 class Robots:
-    """The robots.txt rules of one host for one crawler."""
+    """The robots.txt of one host, parsed with Protego, for one crawler."""
 
-    rules: Sequence[Rule] = ()
+    rules: Any  # a `protego.Protego`
+    product: str
 
     def allows(self, path: str) -> bool:
-        """Return whether a path with its query may be fetched: the longest matching rule decides, ties allow."""
-        if path == "/robots.txt":
-            return True
-        matches = [rule for rule in self.rules if rule.matches(unquote(path))]
-        return max(matches, key=lambda rule: (len(rule.pattern), rule.allow)).allow if matches else True
+        """Return whether a path with its query may be fetched; robots.txt itself always may."""
+        return path == "/robots.txt" or bool(self.rules.can_fetch(path, self.product))
+
+    @property
+    def delay(self) -> float:
+        """The requested seconds between two requests; 0 if there is no such request."""
+        return float(self.rules.crawl_delay(self.product) or 0)
 
 
-ALLOW_ALL = Robots()
-FORBID_ALL = Robots((Rule(allow=False, pattern="/"),))
+FORBID_ALL = "User-agent: *\nDisallow: /"
 
 
 def parse_robots(text: str, product: str) -> Robots:
-    """Return the rules of every group that names `product`, else those of the groups for `*`."""
-    groups = list(_groups(_lines(text)))
-    for name in (product.lower(), "*"):
-        matches = [rules for agents, rules in groups if name in agents]
-        if matches:
-            return Robots(tuple(rule for rules in matches for rule in rules))
-    return ALLOW_ALL
-
-
-def _lines(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        key, colon, value = line.partition("#")[0].partition(":")
-        if colon:
-            yield key.strip().lower(), value.strip()
-
-
-def _groups(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[set[str], list[Rule]]]:
-    """Yield user agents with their rules; other lines, such as sitemaps, do not end a group."""
-    agents: set[str] = set()
-    rules: list[Rule] = []
-    has_rules = False  # a user-agent line after a rule starts a new group
-    for key, value in lines:
-        if key == "user-agent":
-            if has_rules:
-                yield agents, rules
-                agents, rules, has_rules = set(), [], False
-            agents.add(value.split("/")[0].strip().lower())
-        elif key in ("allow", "disallow"):
-            has_rules = True
-            if value:
-                rules.append(Rule(key == "allow", unquote(value)))
-    yield agents, rules
+    """Return the rules for `product`; raise `UserError` if Protego is not installed."""
+    try:
+        from protego import Protego
+    except ImportError:
+        raise UserError(
+            "crawling needs the package protego, which reads robots.txt; run pip install 'ssdg[web]'"
+        ) from None
+    return Robots(Protego.parse(text), product)
