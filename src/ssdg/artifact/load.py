@@ -37,7 +37,7 @@ from ..models.backbones import build_backbone
 from ..models.folding import fold_batch_norms
 from .calibration import calibrated_probs, known_scores
 from .card import ModelCard
-from .tensors import copy_tensors
+from .tensors import changed_tensor, copy_tensors, split_meta
 
 CARD, WEIGHTS = "model.json", "model.safetensors"
 BATCH = 128
@@ -285,10 +285,23 @@ def load_learner(folder: Path, card: ModelCard) -> Learner:
         learner = build_learner(card, shapes, path)
         state = dict(learner.nets.state_dict())
         check_shapes(state, shapes, path)
-        copy_tensors({name: file.get_tensor(name) for name in shapes}, state, path)
+        tensors = {name: file.get_tensor(name) for name in shapes}
+        if name := changed_tensor(tensors, stored_checksums(file.metadata(), path)):
+            raise damaged(path, f"the checksum of {name} does not match")
+        copy_tensors(tensors, state, path)
     if not_finite := sorted(name for name, tensor in state.items() if not tensor.isfinite().all()):
         raise damaged(path, f"{not_finite[0]} is not finite")
     return learner
+
+
+def stored_checksums(metadata: dict[str, str] | None, path: Path) -> dict[str, int]:
+    """Return the checksums in the metadata of a weights file; none in a file of an earlier version."""
+    if not metadata or "meta" not in metadata:
+        return {}
+    try:
+        return split_meta(metadata["meta"])[1]
+    except (ValueError, TypeError) as error:
+        raise damaged(path, str(error)) from None
 
 
 def build_learner(card: ModelCard, shapes: Shapes, path: Path) -> Learner:

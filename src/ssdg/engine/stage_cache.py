@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..artifact.tensors import is_intact
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, digest_of
 from ..data.streams import Pipeline
@@ -89,8 +90,11 @@ class StageCache:
             yield
 
     def fetch(self, name: str, path: Path) -> bool:
-        """Put the stage into a run's folder, if it is cached; return whether it was."""
-        return link_or_copy(self.folder / f"{name}.safetensors", path)
+        """Put the stage into a run's folder, if it is cached; return whether it was. A damaged one is removed."""
+        cached = self.folder / f"{name}.safetensors"
+        if cached.exists() and not is_intact(cached):
+            cached.unlink()
+        return link_or_copy(cached, path)
 
     def store(self, name: str, path: Path) -> None:
         """Add a finished stage."""

@@ -8,20 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from ..artifact.tensors import read_meta
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, PseudoLabels
-from ..errors import UserError
+from ..errors import UserError, one_line
 from ..files import atomic_path, open_file
 from ..machine import Machine, return_freed_memory
 from ..methods.api import LabelRequest, Learner, Rule, StageRequest
 from ..profiling import timed
-from ..schema import Audit, StageMeta, stage_name, to_json
+from ..schema import Audit, StageMeta, damaged, first_problem, stage_name, to_json
 from ..seeds import derive_seed
 from .audit import audit_labels
 from .batches import images_per_step, make_stream, steps_per_epoch
@@ -32,6 +34,8 @@ from .pipelines import Pipelines
 from .samples import FinishedStage
 from .scores import accuracies, all_logits, mean_probs, unsupervised_scores
 from .stage_cache import StageCache, scored_data, stage_identity, use_target_scores
+
+RECOMPUTE = "delete it and run the same command again"
 
 
 @dataclass(eq=False)
@@ -199,7 +203,10 @@ class StageTrainer:
 def read_stage_meta(path: Path) -> StageMeta | None:
     """Return the metadata of a checkpoint, or None if there is none."""
     meta = read_meta(path)
-    return None if meta is None else StageMeta.model_validate(meta)
+    try:
+        return None if meta is None else StageMeta.model_validate(meta)
+    except ValidationError as error:
+        raise damaged(path, first_problem(error), RECOMPUTE) from None
 
 
 def stage_path(folder: Path, request: StageRequest) -> Path:
@@ -242,9 +249,12 @@ def save_labels(path: Path, labels: PseudoLabels) -> None:
 
 def load_labels(path: Path, count: int) -> PseudoLabels:
     """Read what `save_labels` wrote; nothing in it is executed."""
-    with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
-        probs = file.get("probs")
-        labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"], probs)
+    try:
+        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:  # a zip, which has checksums
+            probs = file.get("probs")
+            labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"], probs)
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, TypeError, AttributeError) as error:
+        raise damaged(path, one_line(str(error)), RECOMPUTE) from None
     if len(labels.y) != count:
         raise UserError(f"{path} labels {len(labels.y)} images where the pool has {count}; delete the run folder")
     return labels

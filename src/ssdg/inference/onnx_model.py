@@ -7,7 +7,7 @@ https://protobuf.dev/programming-guides/encoding.
 
 from __future__ import annotations
 
-import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from ..data.parallel import num_cores
-from ..errors import UserError, unknown
-from ..files import read_bytes
+from ..errors import UserError, one_line, unknown
+from ..files import parse_json, read_bytes
 from .classifier import Answer, Images, OutOfMemory, free_memory
 from .rejection import Rejection
 
@@ -38,6 +38,7 @@ FIELDS = {
     "training": {1: "graph", 2: "graph"},
 }
 EXTERNAL_DATA, DATA_LOCATION = 13, 14  # fields of a tensor
+BASE_SECONDS, IMAGE_SECONDS = 60.0, 5.0  # time limit of a batch, far above what a backbone needs
 MAX_DEPTH = 100  # of nested messages, the limit of protocol buffers
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 
@@ -106,7 +107,7 @@ class OnnxClassifier:
             graph_input = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
         names = ["probs", "score"] if self.has_scores else ["probs"]
         try:
-            outputs = self.session.run(names, {"images": graph_input})
+            outputs = run_in_time(self.session, names, graph_input, BASE_SECONDS + IMAGE_SECONDS * len(images))
         except (errors.RuntimeException, errors.Fail) as error:
             if "allocat" in str(error).lower():
                 raise OutOfMemory from None
@@ -120,6 +121,33 @@ class OnnxClassifier:
         for (name, shape), values in zip(shapes.items(), outputs, strict=False):
             if values.dtype != np.float32 or values.shape != shape:
                 raise ValueError(f"its '{name}' is {values.dtype} {values.shape}, not float32 {shape}")
+
+
+def run_in_time(session: Any, names: list[str], images: Any, seconds: float) -> list[Any]:
+    """Run the graph; stop it and raise `UserError` after this many seconds, as a loop in it may never end."""
+    import onnxruntime as ort
+
+    options, expired = ort.RunOptions(), threading.Event()
+
+    def stop() -> None:
+        expired.set()
+        options.terminate = True
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        outputs: list[Any] = session.run(names, {"images": images}, options)
+    except Exception:
+        if not expired.is_set():
+            raise
+        raise UserError(
+            f"the model was stopped, because it did not classify {len(images):,} images within {seconds:,.0f} seconds; "
+            "use a model that ssdg export wrote, or a smaller --batch"
+        ) from None
+    finally:
+        timer.cancel()
+    return outputs
 
 
 def load_onnx(path: Path | str, device: str = "auto", threads: int | None = None) -> OnnxClassifier:
@@ -177,8 +205,10 @@ def load_onnx(path: Path | str, device: str = "auto", threads: int | None = None
         classifier.answer(np.full((2, card.size, card.size, 3), 127, np.uint8))
     except UserError:
         raise
+    except (OutOfMemory, MemoryError):
+        raise invalid_file(path, "two images need more memory than is free") from None
     except Exception as error:  # onnxruntime raises exceptions of many types
-        raise invalid_file(path, " ".join(str(error).split())[:300]) from None
+        raise invalid_file(path, one_line(str(error), 300) or type(error).__name__) from None
     return classifier
 
 
@@ -220,7 +250,7 @@ def read_card(properties: dict[str, str]) -> OnnxCard:
     if "ssdg" not in properties:
         raise ValueError("it has no property 'ssdg'")
     try:
-        return OnnxCard.model_validate(json.loads(properties["ssdg"]))
+        return OnnxCard.model_validate(parse_json(properties["ssdg"]))
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
