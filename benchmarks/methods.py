@@ -33,7 +33,7 @@ from ssdg.data.embedded.digits import digits_root
 from ssdg.data.sets import Inputs, PseudoLabels
 from ssdg.engine.batches import make_stream, steps_per_epoch
 from ssdg.engine.pipelines import image_pipeline
-from ssdg.engine.run import Builder
+from ssdg.engine.run import Builder, NetworkSettings
 from ssdg.engine.setup import default_cache, open_run
 from ssdg.machine import start_machine
 from ssdg.methods import METHODS, find_method
@@ -97,7 +97,7 @@ def stages_of(name: str, root: Path) -> dict[str, Stage]:
     given = {**run_settings(name), "data": str(root), "labeled": TASKS[0][0], "target": TASKS[0][1], "method": name}
     config, problem = open_run({**given, "preset": "quick"}, default_cache(), device="cpu")
     machine, stages = start_machine("cpu", config.precision), Stages()
-    builder = Builder(config, len(problem.task.classes), machine)
+    builder = Builder(NetworkSettings.of(config), len(problem.task.classes), machine)
     find_method(name).fit(problem.task, Trainer(stages), builder.build, config.settings)
     pipeline = image_pipeline(config, len(problem.task.classes), machine)
     return {

@@ -19,7 +19,7 @@ from ssdg.engine.checkpoint import load_state, save_state
 from ssdg.engine.loop import Clock
 from ssdg.engine.pipelines import open_pipelines
 from ssdg.engine.plan import fit
-from ssdg.engine.run import Builder, run
+from ssdg.engine.run import Builder, NetworkSettings, run
 from ssdg.engine.setup import open_run
 from ssdg.errors import Stopped, UserError
 from ssdg.machine import start_machine
@@ -46,7 +46,7 @@ def requests_of(method: str, world: Path, cache: Path, **more: Any) -> tuple[Lea
     """Return the same with all requests of the method, under further settings."""
     config, problem = open_run(short_settings(method, data=str(world), **more), cache, device="cpu")
     machine, recorder = start_machine("cpu"), RequestRecorder()
-    builder = Builder(config, len(problem.task.classes), machine)
+    builder = Builder(NetworkSettings.of(config), len(problem.task.classes), machine)
     learner = fit(config, problem.task, recorder, builder.build)
     return learner, recorder, open_pipelines(config, problem, machine, cache).of(learner)
 

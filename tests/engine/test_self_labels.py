@@ -23,7 +23,7 @@ from ssdg.engine.loop import Clock
 from ssdg.engine.plan import plan, warm_settings
 from ssdg.engine.reference_probe import HeadStart
 from ssdg.engine.replay import open_past_run
-from ssdg.engine.run import Builder, run
+from ssdg.engine.run import Builder, NetworkSettings, run
 from ssdg.engine.samples import FinishedStage
 from ssdg.engine.setup import open_run
 from ssdg.errors import Stopped, UserError
@@ -355,7 +355,7 @@ class Filler:
 
 def test_a_warm_start_is_that_of_networks_and_averages(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("eid", data=str(world), warm_epochs=1, **SELF), cache)
-    plain = Builder(config, 3, start_machine("cpu")).build
+    plain = Builder(NetworkSettings.of(config), 3, start_machine("cpu")).build
     build = warm_build(problem.task, Filler(), plain, warm_settings(config))  # type: ignore[arg-type]
     networks = build("dcg", build_networks, config.settings)
     backbones = backbones_of(networks.nets)
@@ -366,10 +366,10 @@ def test_a_warm_start_is_that_of_networks_and_averages(world: Path, cache: Path)
 
 def test_heads_of_networks_and_averages_start_from_the_probe(world: Path, cache: Path) -> None:
     config, _ = open_run(short_settings("eid", data=str(world), **SELF), cache)
-    plain = Builder(config, 3, start_machine("cpu")).build("dcg", build_networks, config.settings)
+    plain = Builder(NetworkSettings.of(config), 3, start_machine("cpu")).build("dcg", build_networks, config.settings)
     width = int(backbones_of(plain.nets)[0].num_features)  # type: ignore[arg-type]
     start = HeadStart(torch.ones(3, width), torch.ones(3))
-    builder = Builder(config, 3, start_machine("cpu"), lambda: start)
+    builder = Builder(NetworkSettings.of(config), 3, start_machine("cpu"), lambda: start)
     networks = builder.build("dcg", build_networks, config.settings)
     head, random_head = networks.nets["first"][-1], plain.nets["first"][-1]  # type: ignore[index]
     torch.testing.assert_close(head.weight, 0.1 * random_head.weight + 1)

@@ -10,7 +10,7 @@ import torch
 
 from runs import short_settings, train_here
 from ssdg.engine.plan import warm_settings
-from ssdg.engine.run import Builder
+from ssdg.engine.run import Builder, NetworkSettings
 from ssdg.engine.setup import open_run
 from ssdg.machine import start_machine
 from ssdg.methods import find_method
@@ -33,7 +33,7 @@ class Filler:
 def test_every_backbone_starts_from_the_source_network(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("eid", data=str(world), warm_epochs=3, warm_lr=0.2), cache)
     trainer, cfg = Filler(), config.settings
-    plain = Builder(config, 3, start_machine("cpu")).build
+    plain = Builder(NetworkSettings.of(config), 3, start_machine("cpu")).build
     build = warm_build(problem.task, trainer, plain, warm_settings(config))  # type: ignore[arg-type]
     dual = build("dcg", DualNetworks, cfg)
     learners = [*Labeling(find_method("mcd"), cfg.labeler).build(problem.task, build).values(), dual]  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ def test_one_warm_start_for_two_batches(world: Path, cache: Path) -> None:
 
 def test_a_backbone_of_its_own_choice_is_left_alone(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("mcd", data=str(world), warm_epochs=1), cache)
-    plain = Builder(config, 3, start_machine("cpu")).build
+    plain = Builder(NetworkSettings.of(config), 3, start_machine("cpu")).build
     build = warm_build(problem.task, Filler(), plain, warm_settings(config))  # type: ignore[arg-type]
     built, expected = (
         b("x", SourceOnly, config.settings, backbone="resnet18", weights="none") for b in (build, plain)

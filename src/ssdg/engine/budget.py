@@ -27,7 +27,7 @@ from ..models.backbones import backbones_of
 from .batches import make_stream
 from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines, tables_of
 from .plan import Planner, fit
-from .run import Builder, check_needs, read_run_file
+from .run import Builder, NetworkSettings, check_needs, read_run_file
 from .scores import MAX_IMAGES
 from .setup import open_settings, with_full_paths
 
@@ -214,7 +214,7 @@ def measure_speed(config: RunConfig, problem: Problem, machine: Machine, cache: 
     """Time a few steps, an evaluation and, with a frozen trunk, a few maps."""
     task = problem.task
     pipelines = open_pipelines(config, problem, machine, cache)
-    request = product_stage(config, task, Builder(config, len(task.classes), machine))
+    request = product_stage(config, task, Builder(NetworkSettings.of(config), len(task.classes), machine))
     learner: Any = request.learner
     pipeline, map_time = open_maps(learner, problem, pipelines)
     stream = make_stream(request.inputs, request.settings.batch, 0, pipeline)

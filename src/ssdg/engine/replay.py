@@ -21,7 +21,7 @@ from ..seeds import derive_seed
 from .checkpoint import load_state
 from .pipelines import Pipelines, open_pipelines
 from .plan import fit
-from .run import Builder, read_run_file
+from .run import Builder, NetworkSettings, read_run_file
 from .samples import FinishedStage
 from .setup import default_cache, name_plugin, open_settings
 from .stages import labels_path, load_labels, make_audit, read_stage_meta, stage_path
@@ -40,7 +40,7 @@ class PastRun:
     def replay(self, on_stage: Callable[[FinishedStage], None]) -> list[Audit]:
         """Pass every stage to `on_stage` in training order; return the audits of all pseudo-labels."""
         runner = ReplayRunner(self.folder, self.config.seed, self.problem, on_stage)
-        builder = Builder(self.config, len(self.problem.task.classes), self.machine)
+        builder = Builder(NetworkSettings.of(self.config), len(self.problem.task.classes), self.machine)
         fit(self.config, self.problem.task, runner, builder.build)
         return runner.audits
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import current_thread, main_thread
-from typing import Any
+from typing import Any, Literal, Self
 
 import torch
 
@@ -48,10 +48,26 @@ from .stages import StageTrainer
 
 
 @dataclass(frozen=True)
+class NetworkSettings:
+    """What building a network needs of a configuration: no path of data, and no target."""
+
+    seed: int
+    backbone: str
+    weights: str
+    freeze: str
+    batch_norm: Literal["train", "eval"]
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Self:
+        """Return the network settings of a run."""
+        return cls(config.seed, config.backbone, config.weights, config.freeze, config.batch_norm)
+
+
+@dataclass(frozen=True)
 class Builder:
     """Builds the learners of a run on its machine and remembers how each was built."""
 
-    config: RunConfig
+    config: NetworkSettings
     num_classes: int
     machine: Machine
     head_start: Callable[[], HeadStart] | None = None  # what heads start from
@@ -245,7 +261,8 @@ def train(prepared: PreparedRun, events: Events, clock: Clock, stage_cache: Stag
         on_stage=prepared.samples.save_features,
     )
     start = partial(solve_head, config, problem, prepared.pipelines) if config.head == "probe" else None
-    builder = Builder(config, len(problem.task.classes), prepared.machine, memoize(start) if start else None)
+    networks = NetworkSettings.of(config)
+    builder = Builder(networks, len(problem.task.classes), prepared.machine, memoize(start) if start else None)
     learner = fit(config, problem.task, trainer, builder.build)
     return TrainedRun(prepared, learner, builder.built[id(learner)], trainer)
 

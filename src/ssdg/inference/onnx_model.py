@@ -142,7 +142,7 @@ def run_in_time(session: Any, names: list[str], images: Any, seconds: float) -> 
         if not expired.is_set():
             raise
         raise UserError(
-            f"the model was stopped: it did not classify {len(images):,} images within {seconds:,.0f} seconds; "
+            f"the model was stopped, because it did not classify {len(images):,} images in {seconds:,.0f} seconds; "
             "use a model that ssdg export wrote, or a smaller --batch"
         ) from None
     finally:

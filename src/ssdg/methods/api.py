@@ -347,10 +347,14 @@ class LearnerRequest:
 
 
 class Build:
-    """Builds learners whose initial weights depend on the run's seed and on `key` alone."""
+    """Builds learners whose initial weights depend on the run's seed and on `key` alone. It knows no data."""
 
     def __init__(self, make: Callable[[LearnerRequest], Any]) -> None:
-        self.make = make
+        self._make = make
+
+    def make(self, request: LearnerRequest) -> Any:
+        """Return the learner of a request."""
+        return self._make(request)
 
     def __call__(
         self,
