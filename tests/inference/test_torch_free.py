@@ -73,7 +73,9 @@ del signal.SIGKILL
 def test_predicting_evaluating_and_reporting_on_windows(has_locks: bool, photos: Path, tmp_path: Path) -> None:
     """Without the modules and functions that Windows lacks; its own module for locks is replaced by a stand-in."""
     (tmp_path / "msvcrt.py").write_text("LK_NBLCK = 2\ndef locking(handle, mode, size): pass\n")
-    code = (f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" if has_locks else "") + WINDOWS + BLOCKED
+    # `subprocess`, which Pillow imports, would take the stand-in for Windows itself.
+    locks = f"import subprocess, sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    code = (locks if has_locks else "") + WINDOWS + BLOCKED
 
     def run(*args: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", code, ",".join(HEAVY), *map(str, args)]
