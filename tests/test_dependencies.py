@@ -17,7 +17,7 @@ from ssdg.artifact.package_license import license_file_title
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 ALLOWED = re.compile(
     r"MIT(-CMU| License)?|The MIT License \(MIT\)|0BSD|(3-Clause )?BSD([- ][23]-Clause)?( License)?|Apache([- ]2\.0)?"
-    r"|Apache (Software )?License( 2\.0)?|Apache 2\.0 License|BSL-1\.0|CC0-1\.0|HPND|ISC|ISC License \(ISCL\)|PSF-2\.0"
+    r"|Apache (Software )?License( 2\.0)?|Apache 2\.0 License|BSL-1\.0|CC0-1\.0|HPND|ISC( License \(ISCL\))?|PSF-2\.0"
     r"|Python Software Foundation License|CNRI-Python"  # CNRI-Python: that of Python 1.6, as permissive as PSF-2.0
     r"|MPL-2\.0|Mozilla Public License 2\.0 \(MPL 2\.0\)|Zlib|LLVM-exception|Unlicense"
 )
