@@ -194,7 +194,7 @@ def test_only_one_process_holds_a_lock_that_all_delete(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_replaced_ours_is_not_deleted(tmp_path: Path) -> None:
-    """As when a user deletes the folder of a run that goes on, and starts it again."""
+    """As when a user deletes the folder of a running run and starts it again."""
     with locked(tmp_path / "lock"):
         (tmp_path / "lock").unlink()
         (tmp_path / "lock").write_text("of another process")

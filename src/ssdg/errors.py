@@ -48,8 +48,12 @@ def missing_package_message(error: ModuleNotFoundError) -> str:
 
 def one_line(text: str, max_length: int = 200) -> str:
     """Return untrusted text on one line, without control characters, truncated to `max_length`."""
-    printable = "".join(char if char.isprintable() else " " for char in text)
-    return truncate(" ".join(printable.split()), max_length)
+    return truncate(printable(text), max_length)
+
+
+def printable(text: str) -> str:
+    """Return untrusted text on one line, without control characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def truncate(text: str, max_length: int = MAX_VALUE) -> str:

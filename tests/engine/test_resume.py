@@ -139,10 +139,10 @@ def test_ctrl_c_ends_cleanly_and_names_the_command_that_continues(
     process = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: progress(folder) > 0)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=PATIENCE)
+    _, message = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert f"ssdg resume {folder}" in told
-    assert "Traceback" not in told
+    assert f"ssdg resume {folder}" in message
+    assert "Traceback" not in message
     assert call(["resume", str(folder)]) == 0
     assert same_weights(done, folder)
 

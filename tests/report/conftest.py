@@ -22,9 +22,9 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("chromium is not installed")
     with api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE * 1000)
-        yield found
-        found.close()
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE * 1000)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -104,9 +104,9 @@ def test_ctrl_c_ends_it(folder: Path) -> None:
     line = process.stdout.readline()
     assert line.startswith("report: http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=PATIENCE)
+    _, message = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert "Traceback" not in told
+    assert "Traceback" not in message
 
 
 def test_mistakes_are_told_in_a_sentence(folder: Path, server: ThreadingHTTPServer, complaint: Any) -> None:

@@ -19,6 +19,7 @@ from pydantic import (
 from ..config import RunConfig
 from ..data.catalog import identify_dataset
 from ..data.hidden import Problem
+from ..errors import printable
 from ..files import file_name
 from ..inference.rejection import Rejection
 from ..methods import find_method
@@ -304,5 +305,4 @@ def escape_markdown(text: str) -> str:
     >>> escape_markdown("1. a|b <i>\\n# c_d")
     '1\\\\. a\\\\|b \\\\<i\\\\> \\\\# c\\\\_d'
     """
-    printable = "".join(char if char.isprintable() else " " for char in text)
-    return _LINE_START.sub(r"\g<0>\\", _SPECIAL.sub(r"\\\g<0>", " ".join(printable.split())))
+    return _LINE_START.sub(r"\g<0>\\", _SPECIAL.sub(r"\\\g<0>", printable(text)))

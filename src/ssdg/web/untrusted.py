@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from ..data.sources.decode import FORMATS, MAX_PIXELS, UnreadableError, decode_whole, open_image
-from ..errors import UserError
+from ..errors import UserError, printable
 from ..files import read_bytes
 from ..safe_csv import restore_cell
 
@@ -66,8 +66,7 @@ class LimitReached(Exception):
 
 def one_line(text: str, max_length: int = _MAX_DETAIL_LENGTH) -> str:
     """Return untrusted text as a single line of printable characters."""
-    printable = "".join(char if char.isprintable() else " " for char in text)
-    return " ".join(printable.split())[:max_length]
+    return printable(text)[:max_length]
 
 
 _LARGE_PIXELS = 10_000_000
