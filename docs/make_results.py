@@ -1,32 +1,96 @@
-"""Rewrite the numbers of a page of results from a benchmark folder.
+"""Rewrite the numbers of a results page from a benchmark folder.
 
     python docs/make_results.py DIR --commit HASH --machine "two cores of ..."
+    python docs/make_results.py DIR --commit HASH --machine "..." --add
 
 The suite's name is the page's: docs/results/NAME.md, between its two markers, and docs/results/NAME.json with the
-value of every seed. What is said about the numbers is written by hand, outside the markers.
+accuracy of every seed and the commit it comes from. With `--add`, accuracies in that JSON file that the folder lacks
+stay in the table, so that a long benchmark can be run in parts: use it only if the commits between do not change
+numbers. The interpretation of the numbers is written by hand, outside the markers.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
-from ssdg.bench.folder import Results, read_results
+from ssdg.bench.folder import Grid, GridRow, Network, Number, Results, read_results
 from ssdg.bench.tables.formats import pipes, render
-from ssdg.bench.tables.results_table import make_table
+from ssdg.bench.tables.results_table import AVERAGE, Table, make_table
 from ssdg.schema import Audit, DomainAudit, LabelKind, Result
 
 KINDS: dict[LabelKind, str] = {"pseudo-labels": "labeler", "clean-set": "clean set"}
 SELF_LABELS = "self-labels (APL)"
 PAGES = Path(__file__).with_name("results")
 BEGIN, END = "<!-- numbers, by docs/make_results.py -->", "<!-- end of numbers -->"
+Key = tuple[str, str, int]  # row, task, seed
 
 
-def numbers(results: Results, commit: str, machine: str) -> str:
-    """All that stands between the markers."""
-    parts = [render(make_table(results, "last-five"), "markdown").strip()]
+@dataclass(frozen=True)
+class Earlier:
+    """An accuracy of a run that is not in the benchmark folder, its family, and the commit it was made with."""
+
+    accuracy: float
+    family: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class MergedResults(Results):
+    """Results of a folder and accuracies of earlier runs; a cell of the folder replaces an earlier accuracy."""
+
+    earlier: Mapping[Key, Earlier]
+
+    def scores(self, row: str, number: Number, network: Network = "mean") -> dict[tuple[str, int], float]:
+        """Return the known accuracies of a row by task and seed."""
+        earlier = {(task, seed): e.accuracy for (name, task, seed), e in self.earlier.items() if name == row}
+        return {**earlier, **super().scores(row, number, network)}
+
+    def commits(self, commit: str) -> dict[Key, str]:
+        """Return the commit of every accuracy; those of the folder are of `commit`."""
+        done = {(c.row, c.task, c.seed): commit for c in self.grid.cells if c.id in self.by_cell}
+        return {**{key: e.commit for key, e in self.earlier.items()}, **done}
+
+
+def read_earlier(path: Path) -> dict[Key, Earlier]:
+    """Read the accuracies and commits of a JSON file that this script wrote."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        (row["name"], task, int(seed)): Earlier(value, row["family"], content["commits"][row["name"]][task][seed])
+        for row in content["rows"]
+        for task, entry in row["cells"].items()
+        if task != AVERAGE
+        for seed, value in entry["seeds"].items()
+    }
+
+
+def with_rows_of(grid: Grid, earlier: Mapping[Key, Earlier]) -> Grid:
+    """Return the grid with the rows and tasks of earlier accuracies added."""
+    families = {row.name: row.family for row in grid.rows}
+    added = {row: e.family for (row, _, _), e in earlier.items() if row not in families}
+    tasks = dict.fromkeys([*(task for _, task, _ in earlier), *grid.tasks])
+    rows = [*grid.rows, *(GridRow(name, family) for name, family in added.items())]
+    return replace(grid, rows=tuple(rows), tasks=tuple(tasks))
+
+
+def as_json(table: Table, commits: Mapping[Key, str]) -> str:
+    """Return the table as JSON, with the commit of every accuracy."""
+    nested: dict[str, Any] = {}
+    for (row, task, seed), commit in sorted(commits.items()):
+        nested.setdefault(row, {}).setdefault(task, {})[str(seed)] = commit
+    content = {**json.loads(render(table, "json")), "commits": nested}
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def numbers(results: MergedResults, table: Table, commit: str, machine: str) -> str:
+    """Return everything between the markers."""
+    parts = [render(table, "markdown").strip()]
     if labels := label_table(results):
         parts += ["Of `eid`, by cycle, means over its runs and unlabeled domains:", labels]
     if crawls := crawl_table(results):
@@ -103,14 +167,14 @@ def mean_known(values: Iterable[float | None]) -> str:
     return f"{mean(known):.1f}" if known else "-"
 
 
-def provenance(results: Results, commit: str, machine: str) -> str:
-    """Where the numbers come from."""
+def provenance(results: MergedResults, commit: str, machine: str) -> str:
+    """Return the commits, machine, software and training time behind the numbers."""
     runs = list(results.by_cell.values())
     hours = sum(run.seconds for run in runs) / 3600
+    counts = Counter(results.commits(commit).values())
     rows = [
-        ["Commit", f"`{commit}`"],
-        ["Cells", f"{len(runs)} of {len({cell.id for cell in results.grid.cells})}"],
-        ["Training", f"{hours:.1f} hours of one core; stages that cells share are counted in each"],
+        ["Accuracies by commit", ", ".join(f"`{name}`: {count}" for name, count in counts.most_common())],
+        ["Training", f"{hours:.1f} core-hours for those of `{commit}`; stages that cells share are counted in each"],
         ["Machine", machine],
         ["Software", "; ".join(sorted({software(run) for run in runs}))],
         ["Hidden labels", runs[0].hidden_labels],
@@ -130,16 +194,20 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--commit", required=True)
     parser.add_argument("--machine", required=True)
+    parser.add_argument("--add", action="store_true", help="keep accuracies of earlier runs that DIR lacks")
     arguments = parser.parse_args()
-    results = read_results(arguments.folder)
-    page = PAGES / f"{results.grid.name}.md"
+    folder = read_results(arguments.folder)
+    page = PAGES / f"{folder.grid.name}.md"
     text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise SystemExit(f"{page} lacks the line '{BEGIN}' or '{END}'")
-    made = numbers(results, arguments.commit, arguments.machine)
+    earlier = read_earlier(page.with_suffix(".json")) if arguments.add else {}
+    results = MergedResults(with_rows_of(folder.grid, earlier), folder.by_cell, earlier)
+    table = make_table(results, "last-five")
+    content = numbers(results, table, arguments.commit, arguments.machine)
     before, _, rest = text.partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-    page.with_suffix(".json").write_text(render(make_table(results, "last-five"), "json"), encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n\n{content}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    page.with_suffix(".json").write_text(as_json(table, results.commits(arguments.commit)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -10,8 +11,10 @@ from types import ModuleType
 import pytest
 import yaml
 
+from ssdg.bench.folder import Cell, Grid, GridRow
 from ssdg.config import parse_overrides, resolve
 from ssdg.hub.published import PUBLISHED
+from ssdg.schema import Result, Scores
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -104,3 +107,31 @@ def test_sources_on_the_data_page_are_those_of_the_code() -> None:
     asked = re.findall(r"^ssdg data fetch (\S+)", text, re.MULTILINE)
     assert asked
     assert {*asked} <= PUBLISHED.keys()
+
+
+def test_earlier_accuracies_stay_in_a_results_page(tmp_path: Path) -> None:
+    script = load_script("make_results")
+    commits = {"eid": {"a>b": {"0": "aaa"}}, "probe": {"a>b": {"0": "aaa"}}}
+    rows = [
+        {
+            "name": "eid",
+            "family": "ours",
+            "cells": {"a>b": {"seeds": {"0": 70.0}}, "average": {"seeds": {"0": 70.0}}},
+        },
+        {"name": "probe", "family": "frozen", "cells": {"a>b": {"seeds": {"0": 50.0}}}},
+    ]
+    path = tmp_path / "suite.json"
+    path.write_text(json.dumps({"rows": rows, "commits": commits}))
+    earlier = script.read_earlier(path)
+    cell = Cell("1", "eid", "a>b", 0, {})
+    rerun = Cell("2", "eid", "a>b", 1, {})
+    grid = Grid(
+        format=1, name="s", data="d", preset="best", rows=(GridRow("eid", "ours"),), tasks=("a>b",), seeds=(0, 1),
+        cells=(cell, rerun),
+    )  # fmt: skip
+    scores = Scores(final={"mean": 71.0}, last_five={"mean": 71.0}, epochs_averaged=1)
+    results = {"2": Result.model_construct(target=scores)}
+    merged = script.MergedResults(script.with_rows_of(grid, earlier), results, earlier)
+    assert merged.scores("eid", "last-five") == {("a>b", 0): 70.0, ("a>b", 1): 71.0}
+    assert merged.scores("probe", "last-five") == {("a>b", 0): 50.0}
+    assert merged.commits("bbb") == {("eid", "a>b", 0): "aaa", ("eid", "a>b", 1): "bbb", ("probe", "a>b", 0): "aaa"}
