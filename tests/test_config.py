@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ssdg.config import PRESETS, DataKind, best_size, merge, parse_overrides, resolve
+from ssdg.config import PRESETS, DataKind, merge, parse_overrides, resolve
 from ssdg.errors import UserError
 from ssdg.methods import METHODS
 
@@ -253,7 +253,7 @@ def test_best_for_photographs_without_weights_needs_no_probe() -> None:
 def test_what_is_given_beats_preset_best(kind: DataKind, word: str) -> None:
     ((key, value),) = parse_overrides([word]).items()
     assert resolved(preset="best", kind=kind).flat()[key] != value
-    values = resolve({**BASE, "preset": "best", key: value}, kind=kind, size=224, side=100).flat()
+    values = resolve({**BASE, "preset": "best", key: value}, kind=kind, size=224).flat()
     assert values[key] == value
 
 
@@ -268,14 +268,9 @@ def test_best_gives_every_method_the_same_views(kind: DataKind, method: str) -> 
         assert settings.batch == config.settings.batch
 
 
-@pytest.mark.parametrize(
-    ("side", "expected"), [(41, 64), (64, 64), (90, 96), (100, 96), (150, 160), (192, 192), (227, 192), (6000, 192)]
-)
-def test_best_trains_photographs_at_their_size(side: int, expected: int) -> None:
-    assert best_size(side) == expected
-    assert resolve({**BASE, "preset": "best"}, kind="photo", size=224, side=side).size == expected
-    assert resolve({**BASE, "preset": "quick"}, kind="photo", size=224, side=side).size == 96  # others do not adapt
-    assert resolve({**BASE, "preset": "paper"}, kind="photo", size=224, side=side).size == 224
+def test_best_enlarges_small_photographs() -> None:
+    assert resolve({**BASE, "preset": "best"}, kind="photo", size=96).size == 192
+    assert resolve({**BASE, "preset": "best"}, kind="none", size=32).size == 32
 
 
 @pytest.mark.parametrize(

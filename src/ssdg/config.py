@@ -43,7 +43,9 @@ QUICK: dict[DataKind, Flat] = {
 # What `quick` adds if photos meet a pretrained EfficientNet-Lite: training all of it in so few steps destroys its
 # features. Heads start from a probe, so they need no higher rate than the layers behind stage 5.
 QUICK_TAIL: Flat = {"freeze": "stage5", "head": "probe", "lr": 0.001, "lr_shape": "hump"}
-# What `best` changes on top of `quick`, for every method: the same views, trunk and schedule.
+# What `best` changes on top of `quick`, for every method: the same views, trunk and schedule. Smaller photographs are
+# enlarged to 192 px, because pretrained features expect objects of the size they have in ImageNet: a linear probe of
+# 96 px images gains ten points (docs/results/best-office.md).
 BEST: dict[DataKind, Flat] = {
     "none": {"augment": "character-views", "lr_shape": "hump", "epochs": 48},
     "photo": {"augment": "photo-views", "size": 192, "batch": 64, "epochs": 8},
@@ -219,13 +221,8 @@ def strip_folders(values: Flat, path_fields: tuple[str, ...] = ()) -> Flat:
     return {**values, **short}
 
 
-def resolve(
-    values: Flat, *, kind: DataKind, size: int, has_crawl: bool = False, side: int | None = None
-) -> RunConfig:
-    """Apply defaults, then the preset, then `values`. `kind`, `size`, `has_crawl` and `side` describe the data.
-
-    `size` is the benchmark's image size, `side` that of the stored images in pixels, if it is known.
-    """
+def resolve(values: Flat, *, kind: DataKind, size: int, has_crawl: bool = False) -> RunConfig:
+    """Apply defaults, then the preset, then `values`. `kind`, `size` and `has_crawl` describe the data."""
     method = find_method(str(values.get("method", "eid")))
     preset = str(values.get("preset", "paper"))
     if preset not in PRESETS:
@@ -233,8 +230,6 @@ def resolve(
     for key in values:
         check_key(key, values, method)
     common, sections = preset_parts(preset, kind, values, method)
-    if preset == "best" and side is not None:
-        common = {**common, "size": best_size(side)}
     resolved: Flat = {"augment": kind, "size": size}
     nested = nested_methods(method, sections, values)
     resolved = merge(resolved, _spread(common, nested))
@@ -249,11 +244,6 @@ def resolve(
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
     return _validate(with_frozen_defaults(merge(resolved, values), method), method)
-
-
-def best_size(side: int) -> int:
-    """Return the image size of preset `best` for photographs: that of the images, at most 192 px, in steps of 32."""
-    return min(192, max(64, 32 * round(side / 32)))
 
 
 def preset_parts(preset: str, kind: DataKind, values: Flat, method: Method) -> tuple[Flat, list[str]]:

@@ -143,7 +143,7 @@ def resolve_roles(settings: Flat, benchmark: Benchmark | None) -> tuple[RunConfi
 
 
 def describe_images(config: RunConfig, benchmark: Benchmark | None, roles: Roles | None) -> dict[str, Any]:
-    """Return the kind and size of the labeled images for preset `best`, which adapts to them.
+    """Return the kind and size of small labeled images, which preset `best` takes for characters.
 
     A folder that is missing, or has no readable image, is reported when all images are opened.
     """
@@ -154,9 +154,7 @@ def describe_images(config: RunConfig, benchmark: Benchmark | None, roles: Roles
     else:
         return {}
     side = typical_side(domain.items)
-    if side is None:
-        return {}
-    return {"kind": "none", "size": 32} if side <= SMALL_SIDE else {"side": side}
+    return {"kind": "none", "size": 32} if side is not None and side <= SMALL_SIDE else {}
 
 
 def roles_of(config: RunConfig, benchmark: Benchmark | None) -> Roles | None:
