@@ -1,9 +1,9 @@
-"""Rewrite the numbers of a page of results from a benchmark folder.
+"""Update the numbers of a results page from a benchmark folder.
 
     python docs/make_results.py DIR --commit HASH --machine "two cores of ..."
 
-The suite's name is the page's: docs/results/NAME.md, between its two markers, and docs/results/NAME.json with the
-value of every seed. What is said about the numbers is written by hand, outside the markers.
+The page is named after the suite: docs/results/NAME.md, between its two markers, and docs/results/NAME.json with the
+value of every seed. The interpretation is written by hand, outside the markers.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ BEGIN, END = "<!-- numbers, by docs/make_results.py -->", "<!-- end of numbers -
 
 
 def numbers(results: Results, commit: str, machine: str) -> str:
-    """All that stands between the markers."""
+    """Return the text between the markers."""
     parts = [render(make_table(results, "last-five"), "markdown").strip()]
     if labels := label_table(results):
-        parts += ["Of `eid`, by cycle, means over its runs and unlabeled domains:", labels]
+        parts += ["Pseudo-labels by cycle, means over the runs and unlabeled domains of a row:", labels]
     if crawls := crawl_table(results):
-        parts += ["Of the crawl, by cycle, means over the runs of a row:", crawls]
+        parts += ["The crawl by cycle, means over the runs of a row:", crawls]
     return "\n\n".join([*parts, provenance(results, commit, machine)])
 
 
 def label_table(results: Results) -> str:
-    """How many pseudo-labels are right, how many images are chosen as clean, and how many of these are right."""
-    head = ["Row", "Cycle", "runs", "label accuracy, %", "selected, %", "their accuracy, %"]
+    """Return pseudo-label accuracy, the share of images selected as clean, and the accuracy of these."""
+    head = ["Row", "Cycle", "runs", "label accuracy, %", "selected, %", "accuracy of selected, %"]
     body = []
     for row in results.grid.rows:
         runs = [results.by_cell[c.id] for c in results.grid.of(row.name) if c.id in results.by_cell]
         audits = [audit for run in runs for audit in run.pseudo_labels]
-        own = [audit for audit in audits if audit.title == SELF_LABELS]
-        for cycle in sorted({audit.round for audit in [*own, *audits] if audit.kind == "clean-set" or own}):
+        self_labels = [audit for audit in audits if audit.title == SELF_LABELS]
+        for cycle in sorted({audit.round for audit in audits if audit.kind == "clean-set" or self_labels}):
             labeled, chosen = domains_of(audits, cycle, "pseudo-labels"), domains_of(audits, cycle, "clean-set")
-            if own:  # a network that labels for itself learns its most confident labels
-                labeled = chosen = domains_of(own, cycle, "pseudo-labels")
+            if self_labels:  # a self-labeling network trains on its most confident labels
+                labeled = chosen = domains_of(self_labels, cycle, "pseudo-labels")
             if not chosen:
                 continue
             share = mean(100 * d.kept / d.images for d in chosen)
             clean = mean_known(d.kept_accuracy for d in chosen)
-            right = mean_known(d.accuracy for d in labeled)
-            body.append([f"`{row.name}`", str(cycle), str(len(runs)), right, f"{share:.1f}", clean])
+            accuracy = mean_known(d.accuracy for d in labeled)
+            body.append([f"`{row.name}`", str(cycle), str(len(runs)), accuracy, f"{share:.1f}", clean])
     return pipes(head, body) if body else ""
 
 
 def crawl_table(results: Results) -> str:
-    """What labelers and clean sets do with images of no class and with keywords, where the truth is known."""
+    """Return how labelers and clean sets treat OOD images and keywords, if the ground truth is known."""
     head = [
         "Row",
         "Cycle",
         "by",
-        "kept, %",
-        "no class among them, %",
+        "selected, %",
+        "OOD among selected, %",
         "AUROC, %",
         "wrong keywords",
         "repaired",
@@ -81,7 +81,7 @@ def crawl_table(results: Results) -> str:
 
 
 def crawl_cells(crawls: list[DomainAudit]) -> list[str]:
-    """Percentages with one decimal, counts without."""
+    """Format percentages with one decimal and counts with none."""
     percents = [
         mean(100 * d.kept / d.images for d in crawls),
         mean(100 * (d.ood_kept or 0) / max(d.kept, 1) for d in crawls),
@@ -93,39 +93,39 @@ def crawl_cells(crawls: list[DomainAudit]) -> list[str]:
 
 
 def domains_of(audits: list[Audit], cycle: int, kind: LabelKind) -> list[DomainAudit]:
-    """What is known of the labels of a kind in a cycle, by domain."""
+    """Return the audits of all domains for one kind of labels in a cycle."""
     return [d for audit in audits if (audit.round, audit.kind) == (cycle, kind) for d in audit.domains.values()]
 
 
 def mean_known(values: Iterable[float | None]) -> str:
-    """The mean of what is known."""
+    """Return the mean of the known values."""
     known = [value for value in values if value is not None]
     return f"{mean(known):.1f}" if known else "-"
 
 
 def provenance(results: Results, commit: str, machine: str) -> str:
-    """Where the numbers come from."""
+    """Return the provenance of the numbers, as a collapsed block."""
     runs = list(results.by_cell.values())
     hours = sum(run.seconds for run in runs) / 3600
     rows = [
         ["Commit", f"`{commit}`"],
         ["Cells", f"{len(runs)} of {len({cell.id for cell in results.grid.cells})}"],
-        ["Training", f"{hours:.1f} hours of one core; stages that cells share are counted in each"],
+        ["Training", f"{hours:.1f} core hours; shared stages are counted in every cell that uses them"],
         ["Machine", machine],
         ["Software", "; ".join(sorted({software(run) for run in runs}))],
         ["Hidden labels", runs[0].hidden_labels],
     ]
-    return pipes(["Provenance", ""], rows)
+    return f"<details>\n<summary>Provenance</summary>\n\n{pipes(['', ''], rows)}\n\n</details>"
 
 
 def software(run: Result) -> str:
-    """Versions and precision of a run."""
+    """Return the versions and precision of a run."""
     versions, machine = run.versions, run.machine
     return f"Python {versions['python']}, torch {versions['torch']}, {machine['device']}, {machine['precision']}"
 
 
 def main() -> None:
-    """Read the folder, write the page."""
+    """Read the folder and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--commit", required=True)
@@ -136,9 +136,9 @@ def main() -> None:
     text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise SystemExit(f"{page} lacks the line '{BEGIN}' or '{END}'")
-    made = numbers(results, arguments.commit, arguments.machine)
+    content = numbers(results, arguments.commit, arguments.machine)
     before, _, rest = text.partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n\n{content}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     page.with_suffix(".json").write_text(render(make_table(results, "last-five"), "json"), encoding="utf-8")
 
 
