@@ -18,7 +18,7 @@ def test_every_reason_and_column_is_told() -> None:
     assert [(f"`{word}`", meaning) for word, meaning in REASONS.items()] == re.findall(
         r"^\| (`[a-z-]+`) \| ([^|]+) \|$", PAGE[PAGE.index("| Reason |") :], re.MULTILINE
     )
-    table = PAGE[PAGE.index("| Column |") : PAGE.index("Columns that others add")]
+    table = PAGE[PAGE.index("| Column |") : PAGE.index("Additional columns")]
     first_cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
     assert re.findall(r"`(\w+)`", " ".join(first_cells)) == list(COLUMNS)
 
