@@ -47,15 +47,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--digits", type=Path, help="a root of real digit domains, for piles of its domains too")
     parser.add_argument("--only-piles", action="store_true", help="train nothing")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     print("| Pile | Images | Found | Purity, % | Strengths |\n|---|---|---|---|---|")
     for labeled, names in EMBEDDED:
         print(pile_row("digits", labeled, names), flush=True)
-    for labeled, names in REAL if given.digits else ():
-        print(pile_row(str(given.digits), labeled, names), flush=True)
-    if not given.only_piles:
-        compare(given.out, given.seeds)
+    for labeled, names in REAL if arguments.digits else ():
+        print(pile_row(str(arguments.digits), labeled, names), flush=True)
+    if not arguments.only_piles:
+        compare(arguments.out, arguments.seeds)
 
 
 def pile_row(data: str, labeled: str, names: tuple[str, ...]) -> str:
@@ -63,15 +63,17 @@ def pile_row(data: str, labeled: str, names: tuple[str, ...]) -> str:
     settings = {"data": data, "labeled": labeled, "unlabeled": list(names), "preset": "quick"}
     config, problem = opened({**settings, "discover_domains": "auto"})
     (pile,) = make_mixtures(config, problem)
-    found = cluster_styles(
+    clustering = cluster_styles(
         pile, config, image_pipeline(config, len(problem.task.classes), start_machine("cpu", "fp32"))
     )
-    parts = [Counter(pile.source[found.of.numpy() == n].tolist()) for n in range(int(found.of.max()) + 1)]
+    parts = [Counter(pile.source[clustering.of.numpy() == n].tolist()) for n in range(int(clustering.of.max()) + 1)]
     purity = 100 * sum(max(part.values()) for part in parts) / len(pile.images)
-    told = "; ".join(", ".join(f"{count:,} {pile.domains[n]}" for n, count in part.most_common()) for part in parts)
-    strengths = ", ".join(f"{strength:.2f}" for strength in found.strengths)
-    place = "embedded" if data == "digits" else "real"
-    return f"| {' + '.join(names)} ({place}) | {len(pile.images):,} | {told} | {purity:.1f} | {strengths} |"
+    clusters = "; ".join(
+        ", ".join(f"{count:,} {pile.domains[n]}" for n, count in part.most_common()) for part in parts
+    )
+    strengths = ", ".join(f"{strength:.2f}" for strength in clustering.strengths)
+    origin = "embedded" if data == "digits" else "real"
+    return f"| {' + '.join(names)} ({origin}) | {len(pile.images):,} | {clusters} | {purity:.1f} | {strengths} |"
 
 
 def compare(out: Path, seeds: list[int]) -> None:
@@ -99,9 +101,9 @@ def arm_row(arm: str, seed: int, result: dict[str, Any]) -> str:
     rows = [row for a in audits if a["round"] == audits[-1]["round"] for row in a["domains"].values()]
     right = sum(row["accuracy"] * row["images"] for row in rows) / sum(row["images"] for row in rows)
     purity = result.get("discovery", {}).get("purity")
-    told = "" if purity is None else f"{purity:.1f}"
+    purity_cell = "" if purity is None else f"{purity:.1f}"
     target, seen = result["target"]["final"]["mean"], result["images_seen"]
-    return f"| {arm} | {seed} | {target:.2f} | {right:.2f} | {told} | {seen:,} | {result['seconds']:.0f} |"
+    return f"| {arm} | {seed} | {target:.2f} | {right:.2f} | {purity_cell} | {seen:,} | {result['seconds']:.0f} |"
 
 
 def opened(settings: dict[str, Any]) -> tuple[RunConfig, Problem]:

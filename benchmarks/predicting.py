@@ -79,9 +79,9 @@ def write_onnx(path: Path) -> Path:
         helper.make_node("MatMul", ["features", "head"], ["logits"]),
         helper.make_node("Softmax", ["logits"], ["probs"], axis=1),
     ]
-    given = helper.make_tensor_value_info("images", TensorProto.UINT8, ["N", SIZE, SIZE, 3])
-    told = helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["N", len(CLASSES)])
-    graph = helper.make_graph(nodes, "small", [given], [told], held)
+    graph_input = helper.make_tensor_value_info("images", TensorProto.UINT8, ["N", SIZE, SIZE, 3])
+    graph_output = helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["N", len(CLASSES)])
+    graph = helper.make_graph(nodes, "small", [graph_input], [graph_output], held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     card = {"format": 1, "classes": CLASSES, "size": SIZE, "input": "uint8-nhwc", "reject": None}
     helper.set_model_props(model, {"ssdg": json.dumps(card)})

@@ -82,11 +82,11 @@ def run_eid(precision: str) -> dict[str, Any]:
     """The run whose memory is measured."""
     machine, count = start_machine("cpu", precision), 10 * 2 * BATCH
     settings = {"batch": BATCH, "epochs": 1, "iterations": 3}
-    given = {"labeled": "l", "weights": "none", "precision": precision, "cycles": 2, **settings, "labeler": settings}
+    config = {"labeled": "l", "weights": "none", "precision": precision, "cycles": 2, **settings, "labeler": settings}
     with tempfile.TemporaryDirectory() as folder:
         pixels = np.random.default_rng(0).integers(0, 256, count * SIZE * SIZE * 3, np.uint8).tobytes()
         problem = stored_problem(count, SIZE, Path(folder) / "images.u8", pixels)
-        run(resolve(given, kind="photo", size=SIZE), problem, Path(folder) / "run", machine)
+        run(resolve(config, kind="photo", size=SIZE), problem, Path(folder) / "run", machine)
     return {"seconds": time.process_time()}
 
 
@@ -102,9 +102,9 @@ class SmallNetworks:
         return torch.stack([net(x.mean((2, 3))) for net in self.nets.values()])
 
 
-def handle(told: str) -> dict[str, Any]:
+def handle(num_images: str) -> dict[str, Any]:
     """Draw, label and choose; seconds of a core per image."""
-    machine, learner, count = start_machine("cpu"), SmallNetworks(), int(told)
+    machine, learner, count = start_machine("cpu"), SmallNetworks(), int(num_images)
     settings = EidSettings.model_validate({})
     with tempfile.TemporaryDirectory() as folder:
         problem = stored_problem(count, 32, Path(folder) / "images.u8")
@@ -151,9 +151,9 @@ def child(kind: str, *words: str) -> dict[str, Any]:
 
 def be_child(kind: str, *words: str) -> None:
     """Do it and tell."""
-    told = CHILDREN[kind](*words)
+    figures = CHILDREN[kind](*words)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    print(json.dumps({**told, "peak": peak}))
+    print(json.dumps({**figures, "peak": peak}))
 
 
 def command_seconds(words: list[str], rounds: int) -> tuple[list[float], list[float]]:
@@ -180,9 +180,9 @@ def memory(console: Console, quick: bool) -> None:
     table = Table("eid, ResNet-18, 96 px, batch 32", "peak, MB", "seconds of a core")
     auto = choose_precision(build_backbone("resnet18"), "cpu")
     for precision in dict.fromkeys((auto,) if quick else (auto, "fp32")):
-        told = child("memory", precision)
+        figures = child("memory", precision)
         note = f"{precision} (auto here)" if precision == auto else precision
-        table.add_row(note, f"{told['peak']:,.0f}", f"{told['seconds']:.0f}")
+        table.add_row(note, f"{figures['peak']:,.0f}", f"{figures['seconds']:.0f}")
     console.print(table)
 
 
@@ -190,11 +190,11 @@ def flat(console: Console, quick: bool) -> None:
     names = ("images", "peak, MB", "draw, us/image", "label + choose, us/image", "draw / first", "label / first")
     table, first = Table(*names), dict[str, Any]()
     for count in COUNTS[: 2 if quick else None]:
-        told = child("flat", str(count))
-        first = first or told
-        times = [f"{told[part] * 1e6:.1f}" for part in ("draw", "label")]
-        ratios = [f"{told[part] / first[part]:.2f}" for part in ("draw", "label")]
-        table.add_row(f"{count:,}", f"{told['peak']:,.0f}", *times, *ratios)
+        figures = child("flat", str(count))
+        first = first or figures
+        times = [f"{figures[part] * 1e6:.1f}" for part in ("draw", "label")]
+        ratios = [f"{figures[part] / first[part]:.2f}" for part in ("draw", "label")]
+        table.add_row(f"{count:,}", f"{figures['peak']:,.0f}", *times, *ratios)
     console.print(table)
 
 
@@ -216,10 +216,10 @@ def start(console: Console, quick: bool) -> None:
         count = 20_000 if quick else 100_000
         write_many(root / "many", count)
         load_images(read_tree(root / "many").images, 8, root / "cache", title="building")
-        told = [child("open", str(root / "many"), str(root / "cache")) for _ in range(3)]
+        figures = [child("open", str(root / "many"), str(root / "cache")) for _ in range(3)]
         for title, key in (("list a folder of", "list"), ("open the cache of", "open")):
-            row = [f(row[key][k] for row in told) for k in (0, 1) for f in (min, statistics.median)]
-            table.add_row(f"{title} {told[0]['images']:,} images", *(f"{value:.2f}" for value in row))
+            row = [f(row[key][k] for row in figures) for k in (0, 1) for f in (min, statistics.median)]
+            table.add_row(f"{title} {figures[0]['images']:,} images", *(f"{value:.2f}" for value in row))
     console.print(table)
 
 
@@ -232,13 +232,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one precision, 20,000 images at most, fewer rounds")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if given.child:
-        be_child(*given.child)
+    if arguments.child:
+        be_child(*arguments.child)
         return
-    for part in given.only:
-        PARTS[part](Console(width=120), given.quick)
+    for part in arguments.only:
+        PARTS[part](Console(width=120), arguments.quick)
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ def ours(backbone: str, part: str, steps: int) -> None:
         problem = random_problem(2000, size, Path(folder))
         task, pool = problem.task, problem.task.unlabeled["u"]
         trainer = trainer_for(problem, machine, Path(folder) / "run", "photo" if size > 32 else "none")
-        given: dict[str, Any] = {"epochs": 1, "batch": batch, "iterations": steps, "lr": 1e-4}
-        settings: Any = McdSettings(**given) if part == "mcd" else EidSettings(**given)
+        schedule: dict[str, Any] = {"epochs": 1, "batch": batch, "iterations": steps, "lr": 1e-4}
+        settings: Any = McdSettings(**schedule) if part == "mcd" else EidSettings(**schedule)
         kind: Any = Mcd if part == "mcd" else DualNetworks
         learner = kind(lambda: build_backbone(backbone), Sizes(CLASSES), settings)
         machine.prepare(learner)
@@ -140,16 +140,16 @@ def main() -> None:
     parser.add_argument("--only", choices=CASES)
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--side", choices=("plain", "ours"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if given.side:
-        {"plain": plain, "ours": ours}[given.side](given.only, given.part, given.steps)
+    if arguments.side:
+        {"plain": plain, "ours": ours}[arguments.side](arguments.only, arguments.part, arguments.steps)
         return
     names = ("network", "part", "precision", "plain, s", "ours, s", "times faster", "quartiles")
     table = Table(*names)
-    for backbone in [given.only] if given.only else CASES:
+    for backbone in [arguments.only] if arguments.only else CASES:
         for part in PARTS:
-            row = compare(backbone, part, given.steps)
+            row = compare(backbone, part, arguments.steps)
             spread = "{:.2f} to {:.2f}".format(*row["quartiles"])
             times = (f"{row['plain']:.3f}", f"{row['ours']:.3f}", f"{row['ratio']:.2f}", spread)
             table.add_row(backbone, part, row["precision"], *times)

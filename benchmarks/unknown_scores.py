@@ -44,12 +44,12 @@ def measure(model: Model, root: Path) -> dict[str, list[float]]:
     web, mnist = np.load(root / "web.npz"), np.load(root / "mnist.npz")
     logits_web, logits_mnist = logits_of(model, web["images"]), logits_of(model, mnist["images"])
     right, known = logits_mnist.softmax(-1).mean(0).argmax(-1).numpy() == mnist["labels"], web["labels"] >= 0
-    found = {}
+    aurocs = {}
     for name, score in CANDIDATES.items():
         of_web, of_mnist = score(logits_web), score(logits_mnist)
         pairs = (of_web[known], of_web[~known]), (of_mnist, of_web[~known]), (of_mnist[right], of_mnist[~right])
-        found[name] = [100 * auroc(*pair) for pair in pairs]
-    return found
+        aurocs[name] = [100 * auroc(*pair) for pair in pairs]
+    return aurocs
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ def test_a_stream_of_nothing_is_refused():
         ShuffledIndices(0, 0)
 
 
-def test_labeled_stream_keeps_images_beside_their_labels():
+def test_labeled_stream_keeps_images_with_their_labels():
     data = concat_labeled([BASE, CLEAN])
     for step in range(6):
         batch = LabeledStream(data, 3, 0, PLAIN).draw(step)
@@ -75,7 +75,7 @@ def test_unlabeled_stream_draws_its_images_without_labels():
     assert {f.name for f in fields(UnlabeledBatch)} == {"x", "domain", "second", "strong"}
 
 
-def test_strong_view_is_of_the_same_images_and_comes_beside_the_weak_one():
+def test_strong_view_is_of_the_same_images_as_the_weak_one():
     stream = UnlabeledStream(unlabeled_set(range(100, 116), size=8), 16, 0, PLAIN)
     plain, both = stream.draw(3), replace(stream, views=("strong",)).draw(3)
     assert torch.equal(plain.x, both.x)

@@ -227,7 +227,7 @@ def test_unlabeled_images_that_a_method_does_not_use_are_not_counted(world: Path
     assert work.num_trunks == 1
 
 
-def test_a_labeler_that_freezes_more_has_a_trunk_of_its_own(world: Path, cache: Path) -> None:
+def test_a_labeler_that_freezes_more_has_its_own_trunk(world: Path, cache: Path) -> None:
     _, problem = tiny_run(world, cache, "eid")
     for config, expected in ((photos(), 2), (photos(freeze="all"), 1), (photos(first_labels="self"), 1)):
         assert work_of(config, problem).num_trunks == expected

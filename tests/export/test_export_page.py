@@ -27,8 +27,8 @@ def test_the_page_runs(
     for command in commands:
         more = ["--tolerance", "1"] if "--quantize" in command else []  # these networks know nothing
         assert call([*shlex.split(command), *more]) == 0, command
-    made = ("runs/mine/model.onnx", "kiosk.onnx", "runs/mine/model-int8.onnx", "runs/mine/model.pt2")
-    assert all(Path(name).is_file() for name in made)
+    outputs = ("runs/mine/model.onnx", "kiosk.onnx", "runs/mine/model-int8.onnx", "runs/mine/model.pt2")
+    assert all(Path(name).is_file() for name in outputs)
     assert Path("shipped/model.json").is_file()
     capsys.readouterr()
     (snippet,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

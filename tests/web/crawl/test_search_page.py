@@ -14,7 +14,7 @@ from ssdg.web.untrusted import REASONS
 PAGE = (Path(__file__).parents[3] / "docs" / "web.md").read_text(encoding="utf-8")
 
 
-def test_every_reason_and_column_is_told() -> None:
+def test_every_reason_and_column_is_documented() -> None:
     assert [(f"`{word}`", meaning) for word, meaning in REASONS.items()] == re.findall(
         r"^\| (`[a-z-]+`) \| ([^|]+) \|$", PAGE[PAGE.index("| Reason |") :], re.MULTILINE
     )
