@@ -1,13 +1,13 @@
-"""Every method on two tasks of the digits with equal network passes, and what a step of each costs.
+"""Compare all methods on two digits tasks at equal cost, and measure the cost of a step.
 
     python benchmarks/methods.py --digits ROOT [--out DIR] [--workers 2] [--methods A B] [--warm 600] [--passes 500]
 
 ROOT holds mnist.npz, mnist_m.npz and svhn.npz; `syn` is rendered by the embedded benchmark. All methods start from
-one backbone per labeled domain, trained on it for `--warm` steps: from random weights the first few hundred steps
-teach nothing, and a method of few, costly steps would never leave them. The budget is that of `--passes` steps of
-source-only, a backward pass counted as two forward ones; it is measured, not taken from a page. A method of several
-stages gives half of it to its labelers. Settings are those of preset `quick` for digits but for the schedule. Runs
-that are done are found again.
+one backbone per labeled domain, trained on it for `--warm` steps: with random weights, the first few hundred
+steps learn nothing, and a method with few, expensive steps would not get past them. The budget is that of `--passes`
+steps of source-only, counting a backward pass as two forward passes; it is measured. A method with several stages
+spends half of it on its labelers. Settings are those of preset `quick` for digits except for the schedule. Finished
+runs are reused.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one step of a stage; seconds are relative to a step of source-only measured beside it."""
+    """Cost of one step of a stage; seconds are relative to a step of source-only measured alternately."""
 
     forward: float
     backward: float

@@ -1,10 +1,10 @@
-"""Memory of a run, its growth with the data, and how soon commands start.
+"""Measure the memory of a run, its growth with the data, and the start-up time of commands.
 
     python benchmarks/scale.py [--quick] [--only memory flat start]
 
-Every figure is of a fresh process of one thread. Memory is the peak resident memory that the system has counted for
-that process, all of it: interpreter, libraries, networks. Seconds of a core (user + system)
-stand beside seconds of the clock, for a busy machine stretches only the latter.
+Every figure comes from a fresh single-threaded process. Memory is its peak resident memory, including interpreter,
+libraries and networks. Core seconds (user + system) are reported next to wall-clock seconds, because a busy machine
+affects only the latter.
 
 memory  a run of `eid` from start to end (one labeled, two unlabeled domains, held-out images, a target; MCD labelers,
         DCG, labeling, clean set, evaluation, two cycles) with ResNet-18, 96 px, batch 32. Few steps: every step needs
@@ -91,7 +91,7 @@ def run_eid(precision: str) -> dict[str, Any]:
 
 
 class SmallNetworks:
-    """Two networks of one layer each, on the images' mean colours: what is left is the handling of data."""
+    """Two single-layer networks on the mean colors of images, so that only data handling is measured."""
 
     def __init__(self) -> None:
         self.nets = nn.ModuleDict({"first": nn.Linear(3, CLASSES), "second": nn.Linear(3, CLASSES)})
@@ -143,7 +143,7 @@ CHILDREN: dict[str, Callable[..., dict[str, Any]]] = {"memory": run_eid, "flat":
 
 
 def child(kind: str, *words: str) -> dict[str, Any]:
-    """What a fresh process tells of itself, its peak memory in MB (10^6 bytes) included."""
+    """Return the figures that a fresh process prints, including its peak memory in MB (10^6 bytes)."""
     command = [sys.executable, __file__, "--child", kind, *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -1,11 +1,11 @@
-"""An iteration of the real training loop against the plain floor: what the same network passes cost in a plain loop.
+"""Compare a step of the training loop with the plain baseline: the same forward and backward passes in a plain loop.
 
     python benchmarks/speed.py [--steps 20] [--only resnet18]
 
-The plain floor (benchmarks/floor.py) makes the passes of an iteration and nothing else. Ours is the engine's loop:
-images drawn from a file, augmented, trained on, counted. The two are processes of one thread each (an
-allocator is a process's) that take turns, a step each; seconds are those of the CPU, so that other work beside them
-counts little.
+The plain baseline (benchmarks/floor.py) executes only the passes of a step. Ours is the loop of the engine, including
+drawing images from a file and augmentation. They are two single-threaded processes (because the allocator is
+per process) that alternate after every step; times are CPU seconds, so that other work on the machine has little
+effect.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WARM = 2  # first steps of either side that are not counted
 
 
 class Turns:
-    """A learner that waits for its turn after every step and tells how long the iteration before it took."""
+    """A learner that waits for its turn after every step and prints the duration of the previous step."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner

@@ -1,10 +1,10 @@
-"""Which score tells images of no class: AUROC of candidates, for trained runs on digits.
+"""Compare scores for OOD detection: AUROC of candidates, for trained runs on digits.
 
     python benchmarks/unknown_scores.py runs/*-syn-mnist
 
-The images of no class are those of the embedded crawl `web-digits`; the known ones are its digits, and those of
-`mnist`. The last column asks something else of a score: that digits of `mnist` which are classified right score above
-those which are not. Runs that cannot be read are told and left out.
+The OOD images are those of the embedded crawl `web-digits`; the known images are its digits and those of `mnist`. The
+last column measures whether correctly classified digits of `mnist` score above misclassified ones. Unreadable runs
+are reported and skipped.
 """
 
 from __future__ import annotations

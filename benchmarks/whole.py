@@ -92,7 +92,7 @@ def passes_of(run_folder: Path, images: int, batch: int) -> dict[str, float]:
 
 
 def cost(backbone: str, root: Path, threads: int, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each kind of pass, by a process of its own."""
+    """Return the seconds of each kind of pass, measured in a separate process."""
     command = [sys.executable, __file__, "--cost", "--only", backbone, "--root", str(root)]
     command += ["--threads", str(threads), "--repeats", str(repeats)]
     environment = {**CHILD, "OMP_NUM_THREADS": str(threads)}

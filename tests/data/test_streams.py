@@ -99,9 +99,9 @@ def test_labeled_images_have_a_strong_view_if_asked(kind):
 def test_unlabeled_images_have_the_views_where_there_are_any(balanced):
     alone = Inputs(BASE, balanced=balanced, views=("strong",))
     assert make_stream(alone, 4, 0, PLAIN).draw(0).labeled.strong.shape == (4, 3, 4, 4)
-    beside = make_stream(replace(alone, unlabeled=unlabeled_set([1, 2, 3])), 4, 0, PLAIN).draw(0)
-    assert beside.labeled.strong is None
-    assert beside.unlabeled.strong is not None
+    both = make_stream(replace(alone, unlabeled=unlabeled_set([1, 2, 3])), 4, 0, PLAIN).draw(0)
+    assert both.labeled.strong is None
+    assert both.unlabeled.strong is not None
 
 
 NOISE = ImageTable.from_array(np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))

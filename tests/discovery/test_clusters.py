@@ -1,4 +1,4 @@
-"""Clustering of a pile: found where they are, and not where they are not."""
+"""Clusters are found if there are any, and only then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ssdg.discovery.clusters import (
 
 
 def blobs(*sizes: int, far: float = 12.0, seed: int = 0) -> torch.Tensor:
-    """Groups of points of 8 numbers, each group around a corner of its own."""
+    """Groups of points of 8 numbers, each group around its own corner."""
     generator = torch.Generator().manual_seed(seed)
     corners = far * torch.eye(8)
     return torch.cat([corners[n] + torch.randn(size, 8, generator=generator) for n, size in enumerate(sizes)])

@@ -1,4 +1,4 @@
-"""Unknown domains: two styles in one pile are told apart, by their looks alone."""
+"""Discovery separates two styles in one folder, by image content only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Complaint = Callable[..., str]
 
 
 def draw(kind: str, style: str, rng: np.random.Generator) -> Image.Image:
-    """A shape of a class, drawn smoothly in grey or in coloured noise."""
+    """A shape of a class, drawn smoothly in gray or in colored noise."""
     rows, columns = np.mgrid[:32, :32]
     y, x, radius = *rng.uniform(10, 22, 2), rng.uniform(4, 9)
     shape = np.abs(rows - y) < radius / 2 if kind == "bar" else np.hypot(rows - y, columns - x) < radius
@@ -142,7 +142,7 @@ def test_names_folders_and_hidden_labels_change_no_bit(styles: Path, cache: Path
     assert (tmp_path / "one" / "domains.npz").read_bytes() == (tmp_path / "two" / "domains.npz").read_bytes()
     assert results[0]["task"]["unlabeled"] == ["pile#1", "pile#2"]
     assert results[0]["pseudo_labels"] != results[1]["pseudo_labels"]  # the audit sees other truths
-    assert "purity" not in results[0]["discovery"]  # nobody told the true domains
+    assert "purity" not in results[0]["discovery"]  # the true domains are unknown
 
 
 def test_a_stopped_run_resumes_with_the_same_domains(

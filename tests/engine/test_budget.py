@@ -273,5 +273,5 @@ def test_a_method_with_one_stage_takes_the_steps_it_is_given(steps: int) -> None
 
 @pytest.mark.parametrize("method", ["probe", "self-training", "mcd+mixstyle", "eid"])
 def test_what_cannot_be_scaled_says_so(method: str) -> None:
-    """A closed solution has no steps, and a labeler has stages of its own, as in the paper's `eid`."""
+    """A closed solution has no steps, and a labeler has its own stages, as in the paper's `eid`."""
     assert METHODS[method].settings().with_steps(1000) is None

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one is a wish, two are an order; the way on is told in a plain line."""
+"""The first Ctrl-C or SIGTERM stops after the step, the second at once; a plain line says how to resume."""
 
 from __future__ import annotations
 

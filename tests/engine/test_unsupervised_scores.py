@@ -40,7 +40,7 @@ def plain_information(rows: list[list[float]]) -> float:
 
 
 def plain_density(rows: list[list[float]], temperature: float) -> float:
-    """Neighbour by neighbour: the entropy of exp(cos / t) / sum over the others."""
+    """Neighbor by neighbor: the entropy of exp(cos / t) / sum over the others."""
     entropies = []
     for i, a in enumerate(rows):
         weights = []

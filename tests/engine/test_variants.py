@@ -56,7 +56,7 @@ def test_a_variant_trains_stops_anywhere_and_can_be_used(
     assert any(others) == (name != "one cycle")  # the first cycle knows nothing of a second
     assert len(result["epochs"]) == more.get("cycles", 2)
     assert load_model(tmp_path / "run", "cpu").logits(_picture(world)).shape == (2, 1, 3)
-    # Lose the last stage and all after it, go on, and end with the same bits.
+    # Lose the last stage and all after it, resume, and end with the same bits.
     last = sorted((tmp_path / "run" / "stages").glob("*-dcg.safetensors"))[-1]
     again = Path(shutil.copytree(tmp_path / "run", tmp_path / "again"))
     (again / "stages" / last.name).unlink()

@@ -1,4 +1,4 @@
-"""Training on a crawl: what the three strategies let training see, and what is told of it afterwards."""
+"""Training on a crawl: what the three strategies let training see, and what is reported about it."""
 
 from __future__ import annotations
 

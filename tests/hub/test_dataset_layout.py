@@ -48,7 +48,7 @@ def test_split_lists_come_along(tmp_path: Path) -> None:
 
 
 def test_one_archive_for_each_domain(tmp_path: Path) -> None:
-    """Unpacked each into a folder of its own; some have the domain's name twice, in one spelling or two."""
+    """Each is unpacked into its own folder; some have the domain's name twice, in one spelling or two."""
     files = {
         **pacs_files("0/", ("photo",)),
         **pacs_files("1/sketch/", ("sketch",)),

@@ -113,7 +113,7 @@ def test_archives(tree: Path) -> None:
     assert paths("photos/more.zip") == ["photos/more.zip/k/y.png", "photos/more.zip/z.jpg"]
     inside = [path for path in paths("photos") if "more" in path]
     assert inside == ["photos/more/k/y.png", "photos/more/z.jpg"]
-    touch(tree, "more/z.jpg")  # unpacked beside it
+    touch(tree, "more/z.jpg")  # unpacked next to it
     assert paths("photos").count("photos/more/z.jpg") == 1
     assert paths("photos/*.zip") == ["photos/more/k/y.png"]
 

@@ -57,7 +57,7 @@ def test_domain_has_its_shape_and_counts(built: Path, name: str) -> None:
         assert counts.min() == 174
     else:
         assert counts.tolist() == [250] * 10
-    assert (np.diff(labels) != 0).mean() > 0.8  # shuffled: the order does not tell the class
+    assert (np.diff(labels) != 0).mean() > 0.8  # shuffled: the order does not reveal the class
 
 
 def test_folder_holds_the_four_domains_and_nothing_is_left_next_to_it(built: Path) -> None:
@@ -65,7 +65,7 @@ def test_folder_holds_the_four_domains_and_nothing_is_left_next_to_it(built: Pat
     assert [path.name for path in built.parent.iterdir() if path.suffix != ".lock"] == [built.name]
 
 
-def test_grey_domains_are_grey_and_colour_domains_are_not(built: Path) -> None:
+def test_gray_domains_are_gray_and_color_domains_are_not(built: Path) -> None:
     spread = {name: np.ptp(load(built, name)[0], axis=3).mean() for name in digits.DOMAINS}
     assert spread["mnist"] == spread["optdigits"] == 0
     assert min(spread["mnist_m"], spread["syn"]) > 20
@@ -221,7 +221,7 @@ def test_the_middle_of_a_number_is_its_digit() -> None:
         alone[digit] = np.asarray(page)
     for digit in range(10):
         pages = np.stack([np.asarray(rendering._draw_number(digit, font, rng)) for _ in range(12)])
-        assert (pages >= alone[digit]).all()  # neighbours only add ink
+        assert (pages >= alone[digit]).all()  # neighbors only add ink
         assert (pages > alone[digit]).any()
         inside = np.flatnonzero(alone[digit].any(0))
         middle = np.s_[:, :, inside[0] + 2 : inside[-1] - 1]

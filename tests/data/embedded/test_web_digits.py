@@ -40,7 +40,7 @@ def assets() -> Assets:
 
 @pytest.fixture
 def few(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build takes a moment: few images beside digits that are made."""
+    """Builds take a moment: few images next to existing digits."""
     monkeypatch.setattr(web_digits, "PER_KEYWORD", FEW)
     monkeypatch.setattr(web_digits, "digits_root", lambda *_: four(built))
 
@@ -137,7 +137,7 @@ def test_looks_of_digits_and_of_strangers(assets: Assets) -> None:
         images = np.stack([make() for _ in range(12)])
         assert images.shape == (12, 32, 32, 3)
         assert len(set(map(bytes, content_digests(images)))) == 12
-        assert np.ptp(images, axis=3).mean() > 10  # coloured
+        assert np.ptp(images, axis=3).mean() > 10  # colored
 
 
 def test_ood_images_come_in_turn_and_digits_as_requested(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:

@@ -120,7 +120,7 @@ def test_leaks_are_only_reported_when_they_are_to_stay(crawl: Path, tmp_path: Pa
     assert by_origin(crawl)["dog/2.png"].extra["audit_found"] == "leak"
 
 
-def test_images_of_one_colour_leak_by_content_only(tmp_path: Path, capsys: Capture) -> None:
+def test_images_of_one_color_leak_by_content_only(tmp_path: Path, capsys: Capture) -> None:
     from PIL import Image
 
     for value in (10, 20):
@@ -191,7 +191,7 @@ def test_what_people_put_aside_stays_aside_and_what_they_spare_stays(
 
 
 def test_training_does_not_see_what_was_taken_out(crawl: Path, tmp_path: Path, capsys: Capture, cache: Path) -> None:
-    """Neither as a crawl nor as a pile of unlabeled images; nor the pictures of the contact sheet."""
+    """Neither as a crawl nor as unlabeled images; nor the pictures of the contact sheet."""
     for label in ("cat", "dog"):
         for number in range(3):
             write(tmp_path / "labeled" / label / f"{number}.png", encoded(scene(100 * ord(label[0]) + number)))

@@ -134,7 +134,7 @@ def annotations(path: Path, rows: list[tuple[str, str]], column: str) -> Path:
 
 
 def test_the_table_of_ood_images(crawl: Path, cache: Path, capsys: Capture, tmp_path: Path) -> None:
-    """By origin and by path; the score tells nothing here, the counts are by hand."""
+    """By origin and by path; the score has no information here, the counts are by hand."""
     by_path = by_origin(crawl)
     rows = [
         (row.path if number % 2 else origin, "1" if "dog1" in origin else "0")

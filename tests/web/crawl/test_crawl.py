@@ -190,7 +190,7 @@ CRAWL = "import signal, ssdg.cli; signal.signal(signal.SIGINT, signal.default_in
 
 @contextmanager
 def started(site: Site, args: list[str], until: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A crawl in a process of its own that has asked for a path and waits for the answer."""
+    """A crawl in a separate process that has requested a path and waits for the response."""
     process = subprocess.Popen(
         [sys.executable, "-c", CRAWL, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
