@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# What to write: a regular expression of the phrases that it replaces. The expressions are narrow, because most of these
-# words also have a legitimate meaning ("kept" is a field of a file, "passes" can be the plural of a word).
+# What to write, and a regular expression of the phrases that it replaces. The expressions are narrow, because most of
+# these words also have a legitimate meaning ("kept" is a field of a file, a test "passes").
 REPLACEMENTS = {
     "accuracy (%)": r"percent (?:\w+ ){0,3}right\b|% right\b|\bright, %|how often (?:\w+ ){0,2}right\b",
     "resumes, continues": r"\bgo(?:es)? on\b(?! to\b)|\b(?:went|going) on\b",
     "reported, shown": r"\b(?:is|are|was|were|be|been) told\b|\btold (?:before|once|of|apart)\b|\bas told\b",
     "shows, reports, describes": r"\btells? (?:of|it|both|how|what|whether|which|where|why|nothing|nobody)\b",
-    "your own ..., custom, separate": r"\bone's own\b|\bof (?:its|their|your) own(?=[.,;:)]| (?:that|which|each)\b|$)",
+    "your own ..., custom, separate": r"\bone's own\b|\bof (?:its|their|your) own(?=[.,;:)]| (?:that|each)\b|$)",
     "reached, was, is": r"\bst(?:ood|ands?) (?:at \d|there|in it\b|beside|behind|in the (?:order|place))",
     "end to end": r"\bthe whole way\b",
     "scikit-learn-style": r"\bthe habits of\b",
     "an unsorted folder, mixed-domain images": r"\bmixed piles?\b|\bpiles? of\b|\b(?:one|an?|the) pile\b",
     "the best run": r"\bthe better (?:run|of the two)\b",
     "rejects (predicts 'unknown'), selects as clean": r"\btake[sn]? (?:them )?for (?:unknown|clean)\b",
-    "forward passes, backward passes": r"\bnetwork passes\b|\bpass(?:es)? forth\b|\bforth and back\b|\bimages forth\b",
+    "forward passes, backward passes": r"\bnetwork passes\b|\b(?:pass|passes|images) forth\b|\bforth and back\b",
     "discarded": r"\bthrown away\b|\bthrows? away\b",
     "its pseudo-label": r"\bbelieved (?:of|about)\b",
     "next to, side by side": r"(?<!preprocessing )\bbeside\b(?![\"'`:])",
@@ -40,22 +40,15 @@ REPLACEMENTS = {
     "in one sentence": r"\b(?:told|says?|said|reported|end) in a sentence\b",
     "is optimistic": r"\bflatters?\b",
     "you": r"\bif one (?:has|wants|gives)\b|\bas one would\b|\bthat one (?:is|ships|has|wants)\b",
-    "American spelling": r"(?<![.\"`])\bcolou?rs?(?<=colour)(?!\"|`|: )|\bcolours\b|\bcolourful|\bneighbour"
-    r"|\bcent(?:re|red|res)\b|\b(?:normal|standard|recogn|minim|maxim|general)is(?:e|ed|es|ing|ation)\b|\bmisspelt\b",
+    "American spelling": r"(?<![.\"`])\bcolour(?!\"|`|: )|\bneighbour|\bcent(?:re|red|res)\b|\bmisspelt\b"
+    r"|\b(?:normal|standard|recogn|minim|maxim)is(?:e|ed|es|ing|ation)\b",
 }
 # Pages show numbers between these markers as the script wrote them at the time.
 GENERATED = re.compile(r"<!-- numbers, by docs/make_results.py -->.*?<!-- end of numbers -->", re.DOTALL)
-TEXTS = [
-    "*.md",
-    "docs/**/*.md",
-    "docs/*.py",
-    "src/**/*.py",
-    "src/**/*.js",
-    "src/**/*.html",
-    "benchmarks/*",
-    "examples/*",
-]
-AREAS = "artifact bench data discovery engine export hub inference losses methods models web".split()
+TEXTS = ["*.md", "docs/**/*.md", "docs/*.py", "benchmarks/*", "examples/*"]
+TEXTS += ["src/**/*.py", "src/**/*.js", "src/**/*.html"]
+AREAS = ["artifact", "bench", "data", "discovery", "engine", "export", "hub", "inference", "losses"]
+AREAS += ["methods", "models", "web"]
 CODE = ["docs/*.py", "src/**/*.py", "benchmarks/*.py", "examples/*.py", *(f"tests/{area}/**/*.py" for area in AREAS)]
 # Names say what they hold or do, not how it came about.
 VAGUE_VARIABLES = {"told", "found", "given", "made", "shown", "place"}

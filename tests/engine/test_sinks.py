@@ -178,7 +178,7 @@ def train_words(world: Path, cache: Path, out: Path, *more: object) -> list[str]
 def test_the_command_writes_the_numbers_of_the_result(
     world: Path, cache: Path, tmp_path: Path, wandb: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """First a whole run; then its last stage is lost, its epochs are reported twice, and `ssdg resume` uses the same sinks."""
+    """A whole run; then its last stage is lost, its epochs are reported twice, and resuming uses the same sinks."""
     out = tmp_path / "run"
     assert call(train_words(world, cache, out, "--tensorboard", "--wandb", "mine")) == 0
     shutil.rmtree(out / "stages")
