@@ -57,14 +57,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", choices=NETWORKS, default="resnet18")
     parser.add_argument("--repeats", type=int, default=15)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
     table = Table("3x3 convolution", "part", "fp32, ms", "bf16, ms", "fp32 / bf16", "bf16, GFLOP/s")
     totals = {torch.float32: 0.0, torch.bfloat16: 0.0}
-    batch, shapes = NETWORKS[given.network]
+    batch, shapes = NETWORKS[arguments.network]
     for before, after, side in shapes:
-        taken = {dtype: seconds(batch, (before, after, side), dtype, given.repeats) for dtype in totals}
+        taken = {dtype: seconds(batch, (before, after, side), dtype, arguments.repeats) for dtype in totals}
         work = 2 * 9 * batch * side**2 * before * after
         for part in taken[torch.float32]:
             slow, fast = (taken[dtype][part] for dtype in totals)

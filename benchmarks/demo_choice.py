@@ -1,14 +1,14 @@
-"""How the settings of preset `quick` for digits were chosen; the target of the task takes no part in the choice.
+"""Choose the settings of preset `quick` for digits, without using the target of the task.
 
 The demo used them before preset `best` existed. Three seeds of its task gave source-only 67.8 and eid 79.9.
 
 The rule, fixed before its first run:
-1. The task is `syn -> mnist`: labels that cost nothing (digits rendered with fonts), the best-known handwriting as
-   the domain to hold up on, the other two domains unlabeled.
+1. The task is `syn -> mnist`: free labels (digits rendered with fonts), the best-known handwriting as the unseen
+   domain, the other two domains unlabeled.
 2. Settings of each method come from the lists below. Each is trained on the two other tasks with the same labeled
-   domain (targets `mnist_m` and `optdigits`; one seed); the one with the best mean accuracy there is taken. `mnist`
-   is an unlabeled domain in both: no label of it is looked at.
-3. The chosen settings are trained once on the task with seeds that no trial has used.
+   domain (targets `mnist_m` and `optdigits`; one seed); the one with the best mean accuracy there is
+   chosen. `mnist` is an unlabeled domain in both, so none of its labels is used.
+3. The chosen settings are trained once on the task with seeds that no trial used.
 
     python benchmarks/demo_choice.py --out runs/choice    # step 2: two workers, one thread each
     ssdg train --data digits --labeled syn --target mnist --preset quick --seed 3    # step 3, with seeds 3, 4, 5
@@ -49,7 +49,7 @@ CANDIDATES: dict[str, dict[str, dict[str, float]]] = {
 
 
 def run_cell(cell: tuple[str, str, str], out: Path) -> float:
-    """Train one candidate on one task (or find it done): percent right on the target by the final model."""
+    """Train one candidate on one task, or load its result; return the target accuracy (%) of the final model."""
     method, name, target = cell
     folder = out / f"{method}-{name.replace(' ', '-')}-{target}"
     settings = [f"{key}={value}" for key, value in CANDIDATES[method][name].items()]

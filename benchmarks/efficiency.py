@@ -1,8 +1,8 @@
-"""How close training comes to the bare network passes, how fast images decode.
+"""Compare the training loop with bare forward and backward passes, and measure decoding.
 
     python benchmarks/efficiency.py [--quick] [--photos ROOT]
 
-Every comparison is made in one process and interleaved, so that a busy machine slows both sides alike.
+Every comparison is made in one process and interleaved, so that a busy machine slows down both sides equally.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def variation(name: str) -> Iterator[None]:
 def train(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """The result of one variant, found if it is done."""
     task = {"data": options.data, "labeled": options.labeled, "target": options.target, "seed": options.seed}
-    given = {**SCHEDULE, **task, "clean_choice": name if name in ("per-class", "balanced") else "whole"}
-    config, problem = open_run(given, options.cache or default_cache(), device="cpu")
+    settings = {**SCHEDULE, **task, "clean_choice": name if name in ("per-class", "balanced") else "whole"}
+    config, problem = open_run(settings, options.cache or default_cache(), device="cpu")
     folder = options.out / name.replace(" ", "-")
     with variation(name):
         return run(config, problem, folder, start_machine("cpu", config.precision), stage_cache=options.out / "shelf")
@@ -97,15 +97,15 @@ def largest_share(folder: Path, number: int) -> float:
 def report(name: str, result: dict[str, Any], folder: Path) -> str:
     """A row of the table."""
     rounds = range(1, int(result["config"]["cycles"]) + 1)
-    found = {
+    audits = {
         (a["key"].split("/")[0], a["round"], d): row
         for a in result["pseudo_labels"]
         for d, row in a["domains"].items()
     }
     cells = []
     for domain in result["task"]["unlabeled"]:
-        cells.append(" ".join(f"{found['apl', n, domain]['accuracy']:.1f}" for n in rounds))
-        cells.append(" ".join(f"{found['eid', n, domain]['kept_accuracy']:.1f}" for n in rounds))
+        cells.append(" ".join(f"{audits['apl', n, domain]['accuracy']:.1f}" for n in rounds))
+        cells.append(" ".join(f"{audits['eid', n, domain]['kept_accuracy']:.1f}" for n in rounds))
     cells.append(" ".join(f"{largest_share(folder, n):.0f}" for n in rounds))
     return " | ".join(["", name, *cells, f"{result['target']['last_five']['mean']:.2f}", ""]).strip()
 

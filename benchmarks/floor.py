@@ -1,8 +1,8 @@
-"""The plain floor: what a plain loop makes of the same network passes, in fp32, NCHW, with unfused SGD.
+"""The plain baseline: the same forward and backward passes in a plain loop, in fp32, NCHW, with unfused SGD.
 
-Its networks are written down as their papers do: the digits CNN has its ReLU before the max-pool, style confusion is
-its equations in plain operations. Inputs are random tensors. The allocator is the system's: a process that measures
-the floor must not call `keep_freed_memory`.
+Its networks follow their papers: the digits CNN has its ReLU before the max-pool, style confusion uses plain
+operations. Inputs are random tensors. It uses the system allocator: a process that measures
+the baseline must not call `keep_freed_memory`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Every method on two tasks of the digits with equal network passes, and what a step of each costs.
+"""Compare all methods on two digits tasks at equal cost, and measure the cost of a step.
 
     python benchmarks/methods.py --digits ROOT [--out DIR] [--workers 2] [--methods A B] [--warm 600] [--passes 500]
 
 ROOT holds mnist.npz, mnist_m.npz and svhn.npz; `syn` is rendered by the embedded benchmark. All methods start from
-one backbone per labeled domain, trained on it for `--warm` steps: from random weights the first few hundred steps
-teach nothing, and a method of few, costly steps would never leave them. The budget is that of `--passes` steps of
-source-only, a backward pass counted as two forward ones; it is measured, not taken from a page. A method of several
-stages gives half of it to its labelers. Settings are those of preset `quick` for digits but for the schedule. Runs
-that are done are found again.
+one backbone per labeled domain, trained on it for `--warm` steps: with random weights, the first few hundred
+steps learn nothing, and a method with few, expensive steps would not get past them. The budget is that of `--passes`
+steps of source-only, counting a backward pass as two forward passes; it is measured. A method with several stages
+spends half of it on its labelers. Settings are those of preset `quick` for digits except for the schedule. Finished
+runs are reused.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ CYCLES = 3
 class Stages:
     """A runner that trains nothing and records the first stage of each key."""
 
-    asked: dict[str, tuple[Learner, Inputs, Settings]] = field(default_factory=dict)
+    requests: dict[str, tuple[Learner, Inputs, Settings]] = field(default_factory=dict)
 
     def run_stage(self, request: StageRequest) -> None:
-        self.asked.setdefault(request.key, (request.learner, request.inputs, request.settings))
+        self.requests.setdefault(request.key, (request.learner, request.inputs, request.settings))
 
     def run_labeling(self, request: LabelRequest) -> PseudoLabels:
         count = len(request.pool)
@@ -62,7 +62,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one step of a stage; seconds are relative to a step of source-only measured beside it."""
+    """Cost of one step of a stage; seconds are relative to a step of source-only measured alternately."""
 
     forward: float
     backward: float
@@ -94,15 +94,21 @@ Stage = tuple[Learner, int, Any]  # learner, steps of an epoch, step -> batch
 
 def stages_of(name: str, root: Path) -> dict[str, Stage]:
     """The stages that the method asks for, ready to be stepped."""
-    given = {**run_settings(name), "data": str(root), "labeled": TASKS[0][0], "target": TASKS[0][1], "method": name}
-    config, problem = open_run({**given, "preset": "quick"}, default_cache(), device="cpu")
+    settings = {
+        **run_settings(name),
+        "data": str(root),
+        "labeled": TASKS[0][0],
+        "target": TASKS[0][1],
+        "method": name,
+    }
+    config, problem = open_run({**settings, "preset": "quick"}, default_cache(), device="cpu")
     machine, stages = start_machine("cpu", config.precision), Stages()
     builder = Builder(NetworkSettings.of(config), len(problem.task.classes), machine)
     find_method(name).fit(problem.task, Trainer(stages), builder.build, config.settings)
     pipeline = image_pipeline(config, len(problem.task.classes), machine)
     return {
         key: (learner, steps_per_epoch(inputs, settings), make_stream(inputs, settings.batch, 0, pipeline).draw)
-        for key, (learner, inputs, settings) in stages.asked.items()
+        for key, (learner, inputs, settings) in stages.requests.items()
     }
 
 
@@ -215,8 +221,8 @@ def main(arguments: argparse.Namespace) -> None:
             words = [*schedule(name, costs[name], budget), weights[task[0]]]
             return train(name, task, words, root, arguments.out)
 
-        found = list(pool.map(run, cells))
-    results = {name: [r for (n, _), r in zip(cells, found, strict=True) if n == name] for name in names}
+        cell_results = list(pool.map(run, cells))
+    results = {name: [r for (n, _), r in zip(cells, cell_results, strict=True) if n == name] for name in names}
     floor = [r["target"]["final"]["mean"] for r in results["source-only"]]
     titles = " | ".join(f"{a} → {b}" for a, b in TASKS)
     print(f"| Method | {titles} | Passes per step | Steps | Seconds per epoch |\n|---|{'---|' * (len(TASKS) + 3)}")

@@ -1,4 +1,4 @@
-"""Counts what a step costs: images through backbones, forth and back."""
+"""Count the forward and backward passes of a step, in images per backbone."""
 
 from __future__ import annotations
 

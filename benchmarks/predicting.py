@@ -1,15 +1,15 @@
-"""How much memory `ssdg predict` takes for few and for many files, and how fast it is.
+"""Measure the memory and speed of `ssdg predict` for few and many files.
 
     python benchmarks/predicting.py [--files 1000 50000] [--format csv]
     python benchmarks/predicting.py --run RUN --photos DIR [DIR ...] [--rounds 3]
 
-The second form compares precisions: images per second of a core of `ssdg predict` with the model of a run, in turns:
-as before (float32, batches of 128, batch norms apart), `--precision fp32` and `--precision auto`. It prints how many
-rows have another class than before. One thread.
+The second form compares precisions: images per core second of `ssdg predict` with the model of a run, alternately
+as `before` (float32, batches of 128, separate batch norms), with `--precision fp32` and with `--precision auto`. It
+prints how many rows have another class than `before`. One thread.
 
 In the first form, the files are hard links to twenty JPEGs of 320 × 240 in one folder. The networks are small (32 px,
-random weights), for it is the stream that is measured. Every command is a process of its own, which tells its peak
-memory itself.
+random weights), so that the stream is measured. Every command runs in a separate process, which reports its peak
+memory.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def write_onnx(path: Path) -> Path:
         helper.make_node("MatMul", ["features", "head"], ["logits"]),
         helper.make_node("Softmax", ["logits"], ["probs"], axis=1),
     ]
-    given = helper.make_tensor_value_info("images", TensorProto.UINT8, ["N", SIZE, SIZE, 3])
-    told = helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["N", len(CLASSES)])
-    graph = helper.make_graph(nodes, "small", [given], [told], held)
+    graph_input = helper.make_tensor_value_info("images", TensorProto.UINT8, ["N", SIZE, SIZE, 3])
+    graph_output = helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["N", len(CLASSES)])
+    graph = helper.make_graph(nodes, "small", [graph_input], [graph_output], held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     card = {"format": 1, "classes": CLASSES, "size": SIZE, "input": "uint8-nhwc", "reject": None}
     helper.set_model_props(model, {"ssdg": json.dumps(card)})

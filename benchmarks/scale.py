@@ -1,10 +1,10 @@
-"""Memory of a run, its growth with the data, and how soon commands start.
+"""Measure the memory of a run, its growth with the data, and the start-up time of commands.
 
     python benchmarks/scale.py [--quick] [--only memory flat start]
 
-Every figure is of a fresh process of one thread. Memory is the peak resident memory that the system has counted for
-that process, all of it: interpreter, libraries, networks. Seconds of a core (user + system)
-stand beside seconds of the clock, for a busy machine stretches only the latter.
+Every figure comes from a fresh single-threaded process. Memory is its peak resident memory, including interpreter,
+libraries and networks. Core seconds (user + system) are reported next to wall-clock seconds, because a busy machine
+affects only the latter.
 
 memory  a run of `eid` from start to end (one labeled, two unlabeled domains, held-out images, a target; MCD labelers,
         DCG, labeling, clean set, evaluation, two cycles) with ResNet-18, 96 px, batch 32. Few steps: every step needs
@@ -82,16 +82,16 @@ def run_eid(precision: str) -> dict[str, Any]:
     """The run whose memory is measured."""
     machine, count = start_machine("cpu", precision), 10 * 2 * BATCH
     settings = {"batch": BATCH, "epochs": 1, "iterations": 3}
-    given = {"labeled": "l", "weights": "none", "precision": precision, "cycles": 2, **settings, "labeler": settings}
+    config = {"labeled": "l", "weights": "none", "precision": precision, "cycles": 2, **settings, "labeler": settings}
     with tempfile.TemporaryDirectory() as folder:
         pixels = np.random.default_rng(0).integers(0, 256, count * SIZE * SIZE * 3, np.uint8).tobytes()
         problem = stored_problem(count, SIZE, Path(folder) / "images.u8", pixels)
-        run(resolve(given, kind="photo", size=SIZE), problem, Path(folder) / "run", machine)
+        run(resolve(config, kind="photo", size=SIZE), problem, Path(folder) / "run", machine)
     return {"seconds": time.process_time()}
 
 
 class SmallNetworks:
-    """Two networks of one layer each, on the images' mean colours: what is left is the handling of data."""
+    """Two single-layer networks on the mean colors of images, so that only data handling is measured."""
 
     def __init__(self) -> None:
         self.nets = nn.ModuleDict({"first": nn.Linear(3, CLASSES), "second": nn.Linear(3, CLASSES)})
@@ -102,9 +102,9 @@ class SmallNetworks:
         return torch.stack([net(x.mean((2, 3))) for net in self.nets.values()])
 
 
-def handle(told: str) -> dict[str, Any]:
+def handle(num_images: str) -> dict[str, Any]:
     """Draw, label and choose; seconds of a core per image."""
-    machine, learner, count = start_machine("cpu"), SmallNetworks(), int(told)
+    machine, learner, count = start_machine("cpu"), SmallNetworks(), int(num_images)
     settings = EidSettings.model_validate({})
     with tempfile.TemporaryDirectory() as folder:
         problem = stored_problem(count, 32, Path(folder) / "images.u8")
@@ -143,7 +143,7 @@ CHILDREN: dict[str, Callable[..., dict[str, Any]]] = {"memory": run_eid, "flat":
 
 
 def child(kind: str, *words: str) -> dict[str, Any]:
-    """What a fresh process tells of itself, its peak memory in MB (10^6 bytes) included."""
+    """Return the figures that a fresh process prints, including its peak memory in MB (10^6 bytes)."""
     command = [sys.executable, __file__, "--child", kind, *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -151,9 +151,9 @@ def child(kind: str, *words: str) -> dict[str, Any]:
 
 def be_child(kind: str, *words: str) -> None:
     """Do it and tell."""
-    told = CHILDREN[kind](*words)
+    figures = CHILDREN[kind](*words)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    print(json.dumps({**told, "peak": peak}))
+    print(json.dumps({**figures, "peak": peak}))
 
 
 def command_seconds(words: list[str], rounds: int) -> tuple[list[float], list[float]]:
@@ -180,9 +180,9 @@ def memory(console: Console, quick: bool) -> None:
     table = Table("eid, ResNet-18, 96 px, batch 32", "peak, MB", "seconds of a core")
     auto = choose_precision(build_backbone("resnet18"), "cpu")
     for precision in dict.fromkeys((auto,) if quick else (auto, "fp32")):
-        told = child("memory", precision)
+        figures = child("memory", precision)
         note = f"{precision} (auto here)" if precision == auto else precision
-        table.add_row(note, f"{told['peak']:,.0f}", f"{told['seconds']:.0f}")
+        table.add_row(note, f"{figures['peak']:,.0f}", f"{figures['seconds']:.0f}")
     console.print(table)
 
 
@@ -190,11 +190,11 @@ def flat(console: Console, quick: bool) -> None:
     names = ("images", "peak, MB", "draw, us/image", "label + choose, us/image", "draw / first", "label / first")
     table, first = Table(*names), dict[str, Any]()
     for count in COUNTS[: 2 if quick else None]:
-        told = child("flat", str(count))
-        first = first or told
-        times = [f"{told[part] * 1e6:.1f}" for part in ("draw", "label")]
-        ratios = [f"{told[part] / first[part]:.2f}" for part in ("draw", "label")]
-        table.add_row(f"{count:,}", f"{told['peak']:,.0f}", *times, *ratios)
+        figures = child("flat", str(count))
+        first = first or figures
+        times = [f"{figures[part] * 1e6:.1f}" for part in ("draw", "label")]
+        ratios = [f"{figures[part] / first[part]:.2f}" for part in ("draw", "label")]
+        table.add_row(f"{count:,}", f"{figures['peak']:,.0f}", *times, *ratios)
     console.print(table)
 
 
@@ -216,10 +216,10 @@ def start(console: Console, quick: bool) -> None:
         count = 20_000 if quick else 100_000
         write_many(root / "many", count)
         load_images(read_tree(root / "many").images, 8, root / "cache", title="building")
-        told = [child("open", str(root / "many"), str(root / "cache")) for _ in range(3)]
+        figures = [child("open", str(root / "many"), str(root / "cache")) for _ in range(3)]
         for title, key in (("list a folder of", "list"), ("open the cache of", "open")):
-            row = [f(row[key][k] for row in told) for k in (0, 1) for f in (min, statistics.median)]
-            table.add_row(f"{title} {told[0]['images']:,} images", *(f"{value:.2f}" for value in row))
+            row = [f(row[key][k] for row in figures) for k in (0, 1) for f in (min, statistics.median)]
+            table.add_row(f"{title} {figures[0]['images']:,} images", *(f"{value:.2f}" for value in row))
     console.print(table)
 
 
@@ -232,13 +232,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one precision, 20,000 images at most, fewer rounds")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if given.child:
-        be_child(*given.child)
+    if arguments.child:
+        be_child(*arguments.child)
         return
-    for part in given.only:
-        PARTS[part](Console(width=120), given.quick)
+    for part in arguments.only:
+        PARTS[part](Console(width=120), arguments.quick)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""An iteration of the real training loop against the plain floor: what the same network passes cost in a plain loop.
+"""Compare a step of the training loop with the plain baseline: the same forward and backward passes in a plain loop.
 
     python benchmarks/speed.py [--steps 20] [--only resnet18]
 
-The plain floor (benchmarks/floor.py) makes the passes of an iteration and nothing else. Ours is the engine's loop:
-images drawn from a file, augmented, trained on, counted. The two are processes of one thread each (an
-allocator is a process's) that take turns, a step each; seconds are those of the CPU, so that other work beside them
-counts little.
+The plain baseline (benchmarks/floor.py) executes only the passes of a step. Ours is the loop of the engine, including
+drawing images from a file and augmentation. They are two single-threaded processes (because the allocator is
+per process) that alternate after every step; times are CPU seconds, so that other work on the machine has little
+effect.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WARM = 2  # first steps of either side that are not counted
 
 
 class Turns:
-    """A learner that waits for its turn after every step and tells how long the iteration before it took."""
+    """A learner that waits for its turn after every step and prints the duration of the previous step."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
@@ -77,8 +77,8 @@ def ours(backbone: str, part: str, steps: int) -> None:
         problem = random_problem(2000, size, Path(folder))
         task, pool = problem.task, problem.task.unlabeled["u"]
         trainer = trainer_for(problem, machine, Path(folder) / "run", "photo" if size > 32 else "none")
-        given: dict[str, Any] = {"epochs": 1, "batch": batch, "iterations": steps, "lr": 1e-4}
-        settings: Any = McdSettings(**given) if part == "mcd" else EidSettings(**given)
+        schedule: dict[str, Any] = {"epochs": 1, "batch": batch, "iterations": steps, "lr": 1e-4}
+        settings: Any = McdSettings(**schedule) if part == "mcd" else EidSettings(**schedule)
         kind: Any = Mcd if part == "mcd" else DualNetworks
         learner = kind(lambda: build_backbone(backbone), Sizes(CLASSES), settings)
         machine.prepare(learner)
@@ -140,16 +140,16 @@ def main() -> None:
     parser.add_argument("--only", choices=CASES)
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--side", choices=("plain", "ours"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if given.side:
-        {"plain": plain, "ours": ours}[given.side](given.only, given.part, given.steps)
+    if arguments.side:
+        {"plain": plain, "ours": ours}[arguments.side](arguments.only, arguments.part, arguments.steps)
         return
     names = ("network", "part", "precision", "plain, s", "ours, s", "times faster", "quartiles")
     table = Table(*names)
-    for backbone in [given.only] if given.only else CASES:
+    for backbone in [arguments.only] if arguments.only else CASES:
         for part in PARTS:
-            row = compare(backbone, part, given.steps)
+            row = compare(backbone, part, arguments.steps)
             spread = "{:.2f} to {:.2f}".format(*row["quartiles"])
             times = (f"{row['plain']:.3f}", f"{row['ours']:.3f}", f"{row['ratio']:.2f}", spread)
             table.add_row(backbone, part, row["precision"], *times)

@@ -1,10 +1,10 @@
-"""Which score tells images of no class: AUROC of candidates, for trained runs on digits.
+"""Compare scores for OOD detection: AUROC of candidates, for trained runs on digits.
 
     python benchmarks/unknown_scores.py runs/*-syn-mnist
 
-The images of no class are those of the embedded crawl `web-digits`; the known ones are its digits, and those of
-`mnist`. The last column asks something else of a score: that digits of `mnist` which are classified right score above
-those which are not. Runs that cannot be read are told and left out.
+The OOD images are those of the embedded crawl `web-digits`; the known images are its digits and those of `mnist`. The
+last column measures whether correctly classified digits of `mnist` score above misclassified ones. Unreadable runs
+are reported and skipped.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def measure(model: Model, root: Path) -> dict[str, list[float]]:
     web, mnist = np.load(root / "web.npz"), np.load(root / "mnist.npz")
     logits_web, logits_mnist = logits_of(model, web["images"]), logits_of(model, mnist["images"])
     right, known = logits_mnist.softmax(-1).mean(0).argmax(-1).numpy() == mnist["labels"], web["labels"] >= 0
-    found = {}
+    aurocs = {}
     for name, score in CANDIDATES.items():
         of_web, of_mnist = score(logits_web), score(logits_mnist)
         pairs = (of_web[known], of_web[~known]), (of_mnist, of_web[~known]), (of_mnist[right], of_mnist[~right])
-        found[name] = [100 * auroc(*pair) for pair in pairs]
-    return found
+        aurocs[name] = [100 * auroc(*pair) for pair in pairs]
+    return aurocs
 
 
 def main() -> None:

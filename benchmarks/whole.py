@@ -92,7 +92,7 @@ def passes_of(run_folder: Path, images: int, batch: int) -> dict[str, float]:
 
 
 def cost(backbone: str, root: Path, threads: int, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each kind of pass, by a process of its own."""
+    """Return the seconds of each kind of pass, measured in a separate process."""
     command = [sys.executable, __file__, "--cost", "--only", backbone, "--root", str(root)]
     command += ["--threads", str(threads), "--repeats", str(repeats)]
     environment = {**CHILD, "OMP_NUM_THREADS": str(threads)}
@@ -180,16 +180,16 @@ def main() -> None:
     for hidden, kind in (("--root", Path), ("--threads", int)):
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     parser.add_argument("--cost", action="store_true", help=argparse.SUPPRESS)
-    given: Any = parser.parse_args()
-    if given.cost:
-        print(json.dumps(measure_cost(given.only, given.root, given.threads, given.repeats)))
+    arguments: Any = parser.parse_args()
+    if arguments.cost:
+        print(json.dumps(measure_cost(arguments.only, arguments.root, arguments.threads, arguments.repeats)))
         return
     console = Console(width=120)
-    if given.table:
-        console.print(whole_table(given.only or "digits-cnn", given.images or 384, given.repeats))
+    if arguments.table:
+        console.print(whole_table(arguments.only or "digits-cnn", arguments.images or 384, arguments.repeats))
         return
-    for backbone in [given.only] if given.only else CASES:
-        console.print(whole_run(backbone, given.images or IMAGES[backbone], given.rounds, given.repeats))
+    for backbone in [arguments.only] if arguments.only else CASES:
+        console.print(whole_run(backbone, arguments.images or IMAGES[backbone], arguments.rounds, arguments.repeats))
 
 
 if __name__ == "__main__":

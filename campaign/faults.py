@@ -94,7 +94,7 @@ def run_faults(
             problems = run_two(trial, out)
         else:
             first = run_command(trial.job.words(out), work, setup=FAULTS[name](out, number), limit=LIMIT)
-            # Without memory Python itself cannot always end in a sentence.
+            # Without memory, Python itself cannot always exit with a message.
             problems = [] if name == "memory limit" and not first.hung else list(trial.own_problems(first))
             out.mkdir(exist_ok=True)
             problems += trial.problems_after(out)

@@ -17,7 +17,7 @@ from .report import Finding, Tally
 from .seeds import Seeds
 
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-LIMIT = 300.0  # seconds; training may be slow beside other work, but it ends
+LIMIT = 300.0  # seconds; training may be slow on a busy machine, but it ends
 TRIES = 3  # runs after the kill until the command has to be done
 
 

@@ -1,4 +1,4 @@
-"""Rewrite the numbers of a results page from a benchmark folder.
+"""Update the numbers of a results page from a benchmark folder.
 
     python docs/make_results.py DIR --commit HASH --machine "two cores of ..."
     python docs/make_results.py DIR --commit HASH --machine "..." --add
@@ -92,41 +92,41 @@ def numbers(results: MergedResults, table: Table, commit: str, machine: str) -> 
     """Return everything between the markers."""
     parts = [render(table, "markdown").strip()]
     if labels := label_table(results):
-        parts += ["Of `eid`, by cycle, means over its runs and unlabeled domains:", labels]
+        parts += ["Pseudo-labels by cycle, means over the runs and unlabeled domains of a row:", labels]
     if crawls := crawl_table(results):
-        parts += ["Of the crawl, by cycle, means over the runs of a row:", crawls]
+        parts += ["The crawl by cycle, means over the runs of a row:", crawls]
     return "\n\n".join([*parts, provenance(results, commit, machine)])
 
 
 def label_table(results: Results) -> str:
-    """How many pseudo-labels are right, how many images are chosen as clean, and how many of these are right."""
-    head = ["Row", "Cycle", "runs", "label accuracy, %", "selected, %", "their accuracy, %"]
+    """Return pseudo-label accuracy, the share of images selected as clean, and the accuracy of these."""
+    head = ["Row", "Cycle", "runs", "label accuracy, %", "selected, %", "accuracy of selected, %"]
     body = []
     for row in results.grid.rows:
         runs = [results.by_cell[c.id] for c in results.grid.of(row.name) if c.id in results.by_cell]
         audits = [audit for run in runs for audit in run.pseudo_labels]
-        own = [audit for audit in audits if audit.title == SELF_LABELS]
-        for cycle in sorted({audit.round for audit in [*own, *audits] if audit.kind == "clean-set" or own}):
+        self_labels = [audit for audit in audits if audit.title == SELF_LABELS]
+        for cycle in sorted({audit.round for audit in audits if audit.kind == "clean-set" or self_labels}):
             labeled, chosen = domains_of(audits, cycle, "pseudo-labels"), domains_of(audits, cycle, "clean-set")
-            if own:  # a network that labels for itself learns its most confident labels
-                labeled = chosen = domains_of(own, cycle, "pseudo-labels")
+            if self_labels:  # a self-labeling network trains on its most confident labels
+                labeled = chosen = domains_of(self_labels, cycle, "pseudo-labels")
             if not chosen:
                 continue
             share = mean(100 * d.kept / d.images for d in chosen)
             clean = mean_known(d.kept_accuracy for d in chosen)
-            right = mean_known(d.accuracy for d in labeled)
-            body.append([f"`{row.name}`", str(cycle), str(len(runs)), right, f"{share:.1f}", clean])
+            accuracy = mean_known(d.accuracy for d in labeled)
+            body.append([f"`{row.name}`", str(cycle), str(len(runs)), accuracy, f"{share:.1f}", clean])
     return pipes(head, body) if body else ""
 
 
 def crawl_table(results: Results) -> str:
-    """What labelers and clean sets do with images of no class and with keywords, where the truth is known."""
+    """Return how labelers and clean sets treat OOD images and keywords, if the ground truth is known."""
     head = [
         "Row",
         "Cycle",
         "by",
-        "kept, %",
-        "no class among them, %",
+        "selected, %",
+        "OOD among selected, %",
         "AUROC, %",
         "wrong keywords",
         "repaired",
@@ -145,7 +145,7 @@ def crawl_table(results: Results) -> str:
 
 
 def crawl_cells(crawls: list[DomainAudit]) -> list[str]:
-    """Percentages with one decimal, counts without."""
+    """Format percentages with one decimal and counts with none."""
     percents = [
         mean(100 * d.kept / d.images for d in crawls),
         mean(100 * (d.ood_kept or 0) / max(d.kept, 1) for d in crawls),
@@ -157,12 +157,12 @@ def crawl_cells(crawls: list[DomainAudit]) -> list[str]:
 
 
 def domains_of(audits: list[Audit], cycle: int, kind: LabelKind) -> list[DomainAudit]:
-    """What is known of the labels of a kind in a cycle, by domain."""
+    """Return the audits of all domains for one kind of labels in a cycle."""
     return [d for audit in audits if (audit.round, audit.kind) == (cycle, kind) for d in audit.domains.values()]
 
 
 def mean_known(values: Iterable[float | None]) -> str:
-    """The mean of what is known."""
+    """Return the mean of the known values."""
     known = [value for value in values if value is not None]
     return f"{mean(known):.1f}" if known else "-"
 
@@ -179,17 +179,17 @@ def provenance(results: MergedResults, commit: str, machine: str) -> str:
         ["Software", "; ".join(sorted({software(run) for run in runs}))],
         ["Hidden labels", runs[0].hidden_labels],
     ]
-    return pipes(["Provenance", ""], rows)
+    return f"<details>\n<summary>Provenance</summary>\n\n{pipes(['', ''], rows)}\n\n</details>"
 
 
 def software(run: Result) -> str:
-    """Versions and precision of a run."""
+    """Return the versions and precision of a run."""
     versions, machine = run.versions, run.machine
     return f"Python {versions['python']}, torch {versions['torch']}, {machine['device']}, {machine['precision']}"
 
 
 def main() -> None:
-    """Read the folder, write the page."""
+    """Read the folder and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--commit", required=True)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from ssdg import schema
 
 PAGE = Path(__file__).with_name("run-files.md")
-# File: the model of its contents, then the models inside it.
+# The model of each file, followed by the models nested in it.
 FILES: dict[str, tuple[type[BaseModel], ...]] = {
     "run.json": (schema.RunFile, schema.RunOptions),
     "result.json": (
@@ -33,8 +33,8 @@ FILES: dict[str, tuple[type[BaseModel], ...]] = {
 }
 HEAD = f"""# Run files
 
-This page lists every field of the JSON files in a [run folder](runs.md). It is generated from `src/ssdg/schema.py`,
-which both writes and reads them; read them yourself with any JSON library, or with these models:
+This page lists every field of the JSON files in a [run folder](runs.md). Read them with any JSON library, or with the
+models in `src/ssdg/schema.py`, which `ssdg` uses to write and read them and from which this page is generated:
 
 ```sh
 python -c "import json; print(json.load(open('runs/first/result.json'))['target']['final']['mean'])"
@@ -78,7 +78,7 @@ def own_fields(model: type) -> list[str]:
 
 
 def ast_default(node: ast.AnnAssign) -> str:
-    """Return a default as it is written; of a `Field(...)` its first argument."""
+    """Return the source code of a default; for a `Field(...)`, its first argument."""
     value = node.value
     if isinstance(value, ast.Call) and value.args:
         value = value.args[0]

@@ -17,26 +17,26 @@ from ssdg.methods import METHODS
 from ssdg.methods.api import Method, Settings
 
 PAGE = Path(__file__).with_name("settings.md")
-SIZES = {"photo": 224, "none": 32}  # of the catalog's photos and digits
+SIZES = {"photo": 224, "none": 32}  # image sizes of photos and digits in the catalog
 FIRST = "eid"
-# What the code's own descriptions leave out.
+# Descriptions that the code lacks.
 NOTES = {
-    "method": "what is trained; `ssdg methods` lists them",
-    "preset": "where the other defaults come from",
+    "method": "method to train; `ssdg methods` lists them",
+    "preset": "source of the other defaults",
     "backbone": "`resnet18`, `resnet34`, `resnet50`, `resnet101`, `digits-cnn`, `efficientnet-lite0`, "
     "`efficientnet-lite1`, `efficientnet-lite2`, `timm:NAME`, `hf:NAME`",
-    "precision": "`auto`: bf16 where the processor or GPU computes it fast and the backbone gains from it, else fp32",
-    "momentum": "of SGD",
-    "weight_decay": "of SGD",
+    "precision": "`auto`: bf16 if the hardware is fast at it and the backbone benefits, else fp32",
+    "momentum": "momentum of SGD",
+    "weight_decay": "weight decay of SGD",
 }
-# Defaults that the data decide.
-OF_THE_DATA = {"size": "the data's: 224, digits 32", "augment": "the data's: photo, digits none"}
-UNUSED = object()  # a setting of a group that a preset does not use
+# Defaults that depend on the data.
+DATA_DEFAULTS = {"size": "from the data: 224, digits 32", "augment": "from the data: photo, digits none"}
+UNUSED = object()  # marks settings of a group that a preset does not use
 SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def page(text: str) -> str:
-    """The page with every table between its markers made anew."""
+    """Return the page with every table between markers regenerated."""
     for name, content in tables().items():
         start, end = f"<!-- {name} -->", f"<!-- end {name} -->"
         pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
@@ -47,59 +47,59 @@ def page(text: str) -> str:
 
 
 def tables() -> dict[str, str]:
-    """Every table by the name of its markers."""
+    """Return every table by the name of its markers."""
     methods = sorted(METHODS.values(), key=lambda m: (m.name != FIRST, m.name))
     plain = [m for m in methods if m.family != "DA+DG"]
-    found = {"run": fields_table(RunConfig, skip={"settings", "plugin_digest"}), "presets": preset_lines()}
-    found["common"] = fields_table(Settings)
-    found["methods"] = "\n\n".join(f"### `{m.name}`\n\n{m.summary}.\n\n{own_table(m)}" for m in plain)
-    found["changes"] = "\n\n".join(f"### `{m.name}`\n\n{changes_table(m)}" for m in methods)
-    return found
+    by_name = {"run": fields_table(RunConfig, skip={"settings", "plugin_digest"}), "presets": preset_lines()}
+    by_name["common"] = fields_table(Settings)
+    by_name["methods"] = "\n\n".join(f"### `{m.name}`\n\n{m.summary}.\n\n{own_table(m)}" for m in plain)
+    by_name["changes"] = "\n\n".join(f"### `{m.name}`\n\n{changes_table(m)}" for m in methods)
+    return by_name
 
 
 def own_table(method: Method) -> str:
-    """The settings that the method adds to those of all, or gives another default."""
+    """Return the settings that the method adds, or for which it has another default."""
     same = {
         name
         for name, field in Settings.model_fields.items()
         if method.settings.model_fields[name].default == field.default
     }
     own = [name for name in method.settings.model_fields if name not in same]
-    return fields_table(method.settings, skip=same) if own else "No settings of its own."
+    return fields_table(method.settings, skip=same) if own else "No additional settings."
 
 
 def preset_lines() -> str:
-    """One line per preset."""
-    return "\n".join(f"- `{name}`: {told}." for name, told in PRESETS.items())
+    """Return one line per preset."""
+    return "\n".join(f"- `{name}`: {summary}." for name, summary in PRESETS.items())
 
 
 def fields_table(model: type[BaseModel], skip: frozenset[str] | set[str] = frozenset()) -> str:
-    """Name, default, range and meaning of every field."""
+    """Return name, default, range and description of every field."""
     rows = [
-        (f"`{name}`", OF_THE_DATA.get(name, default_of(field)), range_of(field), meaning_of(name, field))
+        (f"`{name}`", DATA_DEFAULTS.get(name, default_of(field)), range_of(field), description_of(name, field))
         for name, field in model.model_fields.items()
         if name not in skip
     ]
-    return table(("Key", "Default", "Allowed", "What it does"), rows)
+    return table(("Key", "Default", "Allowed", "Description"), rows)
 
 
 def default_of(field: FieldInfo) -> str:
-    """As one would write it; fields that must be given say so."""
+    """Return the default as written in YAML, or that the field is required."""
     if field.default is PydanticUndefined and field.default_factory is None:
-        return "must be given"
+        return "required"
     if field.default_factory is not None:
-        return "its own defaults"
-    return shown(field.default)
+        return "its defaults"
+    return format_value(field.default)
 
 
 def range_of(field: FieldInfo) -> str:
-    """Types, choices and limits."""
+    """Return types, choices and limits."""
     limits = [f"{SIGNS[key]} {getattr(m, key)}" for m in field.metadata for key in SIGNS if hasattr(m, key)]
     return ", ".join([type_of(field.annotation), *limits])
 
 
 def type_of(kind: Any) -> str:
-    """A type in words."""
+    """Describe a type in words."""
     if get_origin(kind) is Literal:
         return " / ".join(f"`{choice}`" for choice in get_args(kind))
     if get_origin(kind) in (Union, UnionType):
@@ -108,16 +108,16 @@ def type_of(kind: Any) -> str:
         return "list"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return "group"
-    return {int: "whole number", float: "number", bool: "true / false", str: "text", Any: "group"}[kind]
+    return {int: "integer", float: "number", bool: "true / false", str: "string", Any: "group"}[kind]
 
 
-def meaning_of(name: str, field: FieldInfo) -> str:
-    """The code's description, or the note here."""
+def description_of(name: str, field: FieldInfo) -> str:
+    """Return the description in the code, or the note here."""
     return field.description or NOTES[name]
 
 
 def changes_table(method: Method) -> str:
-    """What the other presets change from `paper`."""
+    """Return what the other presets change relative to `paper`."""
     photos = ["paper", *(preset for preset in PRESETS if preset != "paper")]
     columns = [(preset, "photo") for preset in photos] + [("quick", "none"), ("best", "none")]
     values = [resolved(method, preset, kind) for preset, kind in columns]
@@ -128,21 +128,21 @@ def changes_table(method: Method) -> str:
         cells = [value.get(key, UNUSED) for value in values]
         is_changed = len({str(cell) for cell in cells[:-2]}) > 1 or any(c != digits.get(key) for c in cells[-2:])
         if is_changed:
-            rows.append((f"`{key}`", *(shown(cell) if cell is not UNUSED else "-" for cell in cells)))
+            rows.append((f"`{key}`", *(format_value(cell) if cell is not UNUSED else "-" for cell in cells)))
     heads = [f"`{preset}`, {'digits' if kind == 'none' else 'photos'}" for preset, kind in columns]
     return table(("Key", *heads), rows)
 
 
 def resolved(method: Method, preset: str, kind: Any) -> dict[str, Any]:
-    """All settings of a run on such data, the labeler's as `labeler.key`."""
-    given = {"method": method.name, "preset": preset, "labeled": "x"}
-    flat = resolve(given, kind=kind, size=SIZES[kind]).flat()
+    """Return all settings of a run on this kind of data, those of the labeler as `labeler.key`."""
+    settings = {"method": method.name, "preset": preset, "labeled": "x"}
+    flat = resolve(settings, kind=kind, size=SIZES[kind]).flat()
     inner = flat.pop("labeler", {})
     return flat | {f"labeler.{key}": value for key, value in inner.items()}
 
 
-def shown(value: Any) -> str:
-    """A value as it is written in YAML."""
+def format_value(value: Any) -> str:
+    """Format a value as in YAML."""
     if value is None:
         return "empty"
     value = list(value) if isinstance(value, tuple) else value
@@ -150,7 +150,7 @@ def shown(value: Any) -> str:
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 

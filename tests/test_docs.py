@@ -1,4 +1,4 @@
-"""The pages under docs/ say what the code does: tables made from it, names that exist, links that lead somewhere."""
+"""The documentation matches the code: generated tables are up to date, names exist, links are not broken."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from ssdg.schema import Result, Scores
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+LINKED_PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), ROOT / "benchmarks" / "README.md"]
 
 
 def load_script(name: str) -> ModuleType:
-    """A script under docs/, which is no part of the package."""
+    """Import a script under docs/, which is not part of the package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -37,28 +38,49 @@ def make_settings() -> ModuleType:
     return load_script("make_settings")
 
 
-def test_run_files_page_is_what_the_script_writes() -> None:
+def test_run_files_page_is_up_to_date() -> None:
     script = load_script("make_run_files")
     assert script.PAGE.read_text(encoding="utf-8") == script.page(), "run python docs/make_run_files.py"
 
 
-def test_settings_page_is_what_the_script_writes(make_settings: ModuleType) -> None:
+def test_settings_page_is_up_to_date(make_settings: ModuleType) -> None:
     text = make_settings.PAGE.read_text(encoding="utf-8")
     assert make_settings.page(text) == text, "run python docs/make_settings.py"
 
 
-def test_a_changed_value_is_noticed(make_settings: ModuleType) -> None:
+def test_a_changed_value_is_detected(make_settings: ModuleType) -> None:
     text = make_settings.PAGE.read_text(encoding="utf-8")
     stale = text.replace("| `clean_rate` | `0.4` |", "| `clean_rate` | `0.5` |")
     assert stale != text
     assert make_settings.page(stale) == text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page: Path) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
-    assert links
-    assert not [link for link in links if not (page.parent / link).exists()]
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors that GitHub generates for the headings of a page."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_broken(page: Path, link: str) -> bool:
+    """Return whether the file or the heading that a link names does not exist."""
+    name, _, anchor = link.partition("#")
+    path = page.parent / name if name else page
+    return not path.exists() or (bool(anchor) and path.suffix == ".md" and anchor not in anchors_of(path))
+
+
+@pytest.mark.parametrize("page", LINKED_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_are_not_broken(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    assert not [link for link in links if is_broken(page, link)]
+
+
+def test_broken_links_are_detected(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("## Stop and resume\n", encoding="utf-8")
+    assert not is_broken(page, "#stop-and-resume")
+    assert is_broken(page, "#stop")
+    assert is_broken(page, "other.md")
 
 
 def test_names_in_the_method_page_exist() -> None:
@@ -94,21 +116,21 @@ def test_settings_in_examples_are_allowed(page: str, has_files: bool) -> None:
         resolve({"labeled": "x", **parse_overrides(words)}, kind="photo", size=224)
 
 
-def test_sources_on_the_data_page_are_those_of_the_code() -> None:
+def test_sources_on_the_data_page_match_the_code() -> None:
     text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (?:`([\w-]+)`)? ?\| (\d) \| (\S+) \|", text, re.MULTILINE)
-    named, told = "", []
+    dataset, sources = "", []
     for name, number, host in rows:
-        named = name or named
-        told.append((named, int(number), host))
-    assert told == [
+        dataset = name or dataset
+        sources.append((dataset, int(number), host))
+    assert sources == [
         (name, number, source.files[0].url.split("/")[2])
-        for name, one in PUBLISHED.items()
-        for number, source in enumerate(one.sources, start=1)
+        for name, published in PUBLISHED.items()
+        for number, source in enumerate(published.sources, start=1)
     ]
-    asked = re.findall(r"^ssdg data fetch (\S+)", text, re.MULTILINE)
-    assert asked
-    assert {*asked} <= PUBLISHED.keys()
+    fetched = re.findall(r"^ssdg data fetch (\S+)", text, re.MULTILINE)
+    assert fetched
+    assert {*fetched} <= PUBLISHED.keys()
 
 
 def test_earlier_accuracies_stay_in_a_results_page(tmp_path: Path) -> None:

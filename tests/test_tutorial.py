@@ -1,4 +1,4 @@
-"""docs/tutorial.md runs as it stands, and so does the example, on embedded digits."""
+"""docs/getting-started.md runs as it stands, and so does the example, on embedded digits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("onnxruntime", reason="needs the extra export")
 pytest.importorskip("mlxtend", reason="needs the extra demo")
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
 SHORTER = {"warm_epochs: 20": "warm_epochs: 1\nepochs: 1", "epochs=12": "epochs=1"}
 
 

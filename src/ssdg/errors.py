@@ -87,5 +87,5 @@ def suggest(word: str, choices: list[str] | tuple[str, ...]) -> str:
 
 def unknown(kind: str, name: str, choices: list[str] | tuple[str, ...]) -> UserError:
     """Return the error for a name that is not among `choices`."""
-    shown = truncate(name)
-    return UserError(f"unknown {kind} '{shown}'{suggest(shown, choices)}; choose from {', '.join(choices)}")
+    word = truncate(name)
+    return UserError(f"unknown {kind} '{word}'{suggest(word, choices)}; choose from {', '.join(choices)}")

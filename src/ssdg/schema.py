@@ -344,7 +344,7 @@ class SampledDomain(BaseModel):
     paths: list[str]
     truth: list[int] | None = None  # -1: not known, -2: of no class
     web: list[int] | None = None
-    sprite: Annotated[str, Field(pattern=r"^[^/\\]+$")]  # a file beside the index
+    sprite: Annotated[str, Field(pattern=r"^[^/\\]+$")]  # a file next to the index
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:

@@ -35,7 +35,7 @@ def model(trained: Path, tmp_path: Path) -> Path:
     return shutil.copytree(trained / "model", tmp_path / "model")
 
 
-def test_the_card_tells_what_one_needs_and_no_path(trained: Path, world: Path) -> None:
+def test_the_card_has_what_users_need_and_no_path(trained: Path, world: Path) -> None:
     text = (trained / "model" / "model.json").read_text()
     card = json.loads(text)
     assert str(world) not in text
@@ -70,7 +70,7 @@ def test_the_card_tells_what_one_needs_and_no_path(trained: Path, world: Path) -
     assert "random weights" in card["licence"][2]
 
 
-def test_no_path_of_weight_files_is_told(world: Path, cache: Path, tmp_path: Path) -> None:
+def test_no_path_of_weight_files_is_recorded(world: Path, cache: Path, tmp_path: Path) -> None:
     first = tmp_path / "secret" / "first.safetensors"
     first.parent.mkdir()
     from ssdg.models.backbones import build_backbone
@@ -160,7 +160,7 @@ def test_a_run_calibrates_by_its_held_out_images_and_predicts_so(tmp_path: Path,
     assert "T = " in (tmp_path / "run" / "model" / "README.md").read_text()
 
 
-def test_the_readme_tells_of_the_run(trained: Path) -> None:
+def test_the_readme_describes_the_run(trained: Path) -> None:
     page = (trained / "model" / "README.md").read_text()
     assert "image classifier with 3 classes" in page
     assert "bar, disc, ring." in page

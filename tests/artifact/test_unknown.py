@@ -20,7 +20,7 @@ SCORES = st.lists(st.floats(0, 30), min_size=1, max_size=300)
 
 
 def logits_of(*probs: list[float]) -> torch.Tensor:
-    """One network whose softmax gives these rows, and a shift of each that tells nothing."""
+    """One network whose softmax gives these rows, and a shift of each without information."""
     return torch.tensor(probs, dtype=torch.float64).log()[None] + torch.arange(len(probs))[:, None]
 
 

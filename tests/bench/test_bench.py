@@ -78,7 +78,7 @@ def table(folder: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_a_failing_cell_is_told_and_tried_again(
+def test_a_failing_cell_is_reported_and_retried(
     words: list[str], world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Path(shutil.copytree(world, tmp_path / world.name))

@@ -60,7 +60,7 @@ def undisturbed(bench: Words, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_killed_workers_cell_goes_on_from_its_checkpoint(
+def test_a_killed_workers_cell_resumes_from_its_checkpoint(
     cluster: str, bench: Words, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "bench"
@@ -85,7 +85,7 @@ def test_a_killed_workers_cell_goes_on_from_its_checkpoint(
     assert tables(folder, capsys) == tables(undisturbed, capsys)
 
 
-def test_a_stopped_grid_goes_on_and_results_come_back_from_a_scratch_folder(
+def test_a_stopped_grid_resumes_and_results_come_back_from_a_scratch_folder(
     cluster: str,
     bench: Words,
     undisturbed: Path,
@@ -113,7 +113,7 @@ def test_a_stopped_grid_goes_on_and_results_come_back_from_a_scratch_folder(
     assert not (home / "stages").exists()
 
 
-def test_a_failing_cell_is_told_and_the_others_go_on(
+def test_a_failing_cell_is_reported_and_the_others_continue(
     cluster: str, bench: Words, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Path(shutil.copytree(world, tmp_path / world.name))
@@ -128,7 +128,7 @@ def test_a_failing_cell_is_told_and_the_others_go_on(
     assert "1 done, 0 running, 1 failed, 0 missing" in output
 
 
-def test_a_node_that_does_not_see_the_folder_is_told(
+def test_a_node_that_does_not_see_the_folder_is_reported(
     cluster: str, bench: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"

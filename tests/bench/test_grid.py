@@ -210,7 +210,7 @@ def test_the_state_of_a_cell_is_which_files_exist(tmp_path: Path) -> None:
     assert state_of(tmp_path, "c") == "done"
 
 
-def test_time_left_is_told_by_cells_of_the_same_row(grid, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_time_left_is_estimated_from_cells_of_the_same_row(grid, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     expanded = grid(tasks=("P>S", "S>P", "neon>P"))
     ids = {(cell.row, cell.task): cell.id for cell in expanded.cells}
     assert read_status(tmp_path, expanded).seconds_left(expanded.cells) is None

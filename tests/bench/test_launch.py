@@ -73,7 +73,7 @@ def test_cells_run_in_order_once_each_and_not_when_done(workers: Workers) -> Non
     assert workers.events == [("started", "a"), ("done", "a"), ("started", "c"), ("done", "c")]
 
 
-def test_a_crash_is_told_and_does_not_stop_the_others(workers: Workers) -> None:
+def test_a_crash_is_reported_and_does_not_stop_the_others(workers: Workers) -> None:
     workers.code = {"a": "import os; os.kill(os.getpid(), 9)", "b": "import sys; sys.exit(3)"}
     assert workers.launch("a", "b", "c") == {"a", "b"}
     assert error_message(workers, "a") == "the worker was killed by SIGKILL; see worker.log in the same folder"
@@ -142,7 +142,7 @@ def test_a_cell_that_another_launcher_has_is_waited_for(workers: Workers) -> Non
     assert sorted(workers.events[1:]) == [("done", "a"), ("done", "b"), ("started", "b")]
 
 
-def test_a_cell_whose_other_worker_dies_is_taken_over(workers: Workers) -> None:
+def test_a_cell_whose_worker_dies_is_run_by_another(workers: Workers) -> None:
     launcher = workers.launcher()
     with locked(lock_of(workers.folder, "a")):
         launcher.waiting.append("a")

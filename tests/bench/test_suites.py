@@ -51,7 +51,7 @@ def test_rows_have_unique_names_and_the_family_of_their_method(suite: Suite) -> 
 @pytest.mark.parametrize("kind", ["photo", "none"])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "best"])  # it leaves out parts of the paper
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)
-def test_every_row_is_a_run_of_its_own_in_every_preset(suite: Suite, preset: str, kind: DataKind) -> None:
+def test_every_row_is_a_separate_run_in_every_preset(suite: Suite, preset: str, kind: DataKind) -> None:
     base = {"labeled": "a", "target": "b", "preset": preset}
     configs = [merge(merge({**base, "method": row.method}, suite.settings), row.settings) for row in suite.rows]
     hashes = {resolve(config, kind=kind, size=32).hash for config in configs}

@@ -57,7 +57,7 @@ def written(folder: Path, inputs: Any, labels: Any = "required") -> list[tuple[s
 
 
 def forms(folder: Path) -> dict[str, Any]:
-    """The same four colour images in every form."""
+    """The same four color images in every form."""
     paths = [folder / f"{n}.png" for n in range(4)]
     for path, image in zip(paths, COLOR, strict=True):
         Image.fromarray(image).save(path)

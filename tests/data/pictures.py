@@ -42,7 +42,7 @@ def zip_files(archive: Path, files: dict[str, bytes], method: int = zipfile.ZIP_
 
 
 def class_folders(root: Path, counts: dict[str, int], start: int = 0) -> Path:
-    """Different pictures in one folder per class; seeds go on from `start`."""
+    """Different pictures in one folder per class; seeds continue from `start`."""
     for name, count in counts.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         for _ in range(count):

@@ -203,7 +203,7 @@ def test_a_system_that_cannot_reserve_space(tmp_path, monkeypatch):
     assert len(load(root, tmp_path / "cache").images) == 3
 
 
-def test_a_file_that_changes_between_the_passes_is_told(tmp_path, monkeypatch):
+def test_a_file_that_changes_between_the_passes_is_reported(tmp_path, monkeypatch):
     root = class_folders(tmp_path / "d", {"a": 3})
     real = cache_module._open_pixels
 
@@ -260,7 +260,7 @@ def test_progress_ends_at_the_total(tmp_path):
     assert seen == sorted(seen)
 
 
-def test_a_full_disk_is_told(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     root = class_folders(tmp_path / "d", {"a": 3})
 
     def full(handle, offset, length):
@@ -272,7 +272,7 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").glob(".*.tmp"))
 
 
-def test_a_cache_that_cannot_be_made_is_told(tmp_path):
+def test_a_cache_that_cannot_be_created_is_reported(tmp_path):
     root = class_folders(tmp_path / "d", {"a": 3})
     write(tmp_path / "file", b"")
     with pytest.raises(UserError, match="choose another cache folder"):
@@ -292,7 +292,7 @@ def test_a_read_only_cache_opens_what_it_has(tmp_path):
         cache.chmod(0o755)
 
 
-def test_description_tells_size_and_count(tmp_path):
+def test_description_has_size_and_count(tmp_path):
     load(class_folders(tmp_path / "d", {"a": 3}), tmp_path / "cache")
     (meta,) = (tmp_path / "cache").glob("*.json")
     record = json.loads(meta.read_text())

@@ -32,7 +32,7 @@ def crawled(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_ood_folder_inside_a_class_tells_the_rate_of_every_class(crawled: Path) -> None:
+def test_an_ood_folder_inside_a_class_gives_the_rate_of_every_class(crawled: Path) -> None:
     statistics = count_images(read_benchmark(crawled))
     web = statistics.domains[2]
     assert web.classes == {"dog": Count(8, 2), "horse": Count(4, 0)}
@@ -43,7 +43,7 @@ def test_an_ood_folder_inside_a_class_tells_the_rate_of_every_class(crawled: Pat
     assert statistics.domains[0].total == Count(3, None)  # nobody told
 
 
-def test_an_ood_folder_beside_the_classes_tells_the_rate_of_the_domain_alone(tmp_path: Path) -> None:
+def test_an_ood_folder_next_to_the_classes_gives_the_rate_of_the_domain_only(tmp_path: Path) -> None:
     write_images(tmp_path / "web" / "ant", 3)
     write_images(tmp_path / "web" / "zebra", 3)
     write_images(tmp_path / "web" / "ood", 2)

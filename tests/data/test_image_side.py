@@ -87,7 +87,7 @@ def test_larger_images_are_trained_as_photographs(side: int, tmp_path: Path) -> 
     assert (config.augment, config.freeze) == ("photo-views", "stage5")
 
 
-def test_what_is_given_beats_the_size_of_the_images(tmp_path: Path) -> None:
+def test_explicit_settings_beat_the_size_of_the_images(tmp_path: Path) -> None:
     small, large = folder_of(tmp_path / "small", (32, 32)), folder_of(tmp_path / "large", (300, 300))
     assert resolved(small, size=48, augment="photo").size == 48
     assert resolved(small, size=48, augment="photo").augment == "photo"
@@ -148,9 +148,9 @@ def test_folders_without_images_are_reported_as_with_any_preset(
     folder = folder_with(content, tmp_path)
     words = ["train", "--labeled", folder, "--out", tmp_path / "run", "--cache", tmp_path / "cache"]
     network = ["backbone=digits-cnn", "weights=none", "size=32"]  # no download
-    told = complaint(*words, *network)
-    assert message in told
-    assert told == complaint(*words, "--preset", "quick", "--method", "source-only", *network)
+    error = complaint(*words, *network)
+    assert message in error
+    assert error == complaint(*words, "--preset", "quick", "--method", "source-only", *network)
     assert not (tmp_path / "run").exists()
 
 

@@ -34,7 +34,7 @@ def test_mixup_mixes_images_as_it_mixes_labels(any_pair):
         torch.testing.assert_close(batch.x, (batch.y @ COLOURS)[:, None, None, None].expand(-1, 3, 4, 4))
 
 
-def test_a_labeled_image_meets_a_clean_one_with_a_coefficient_of_its_own():
+def test_a_labeled_image_meets_a_clean_one_with_its_own_coefficient():
     batch = mixed("mixup").draw(0)
     assert ((batch.y[:, :4] > 0).sum(1) == 1).all()
     assert ((batch.y[:, 4:] > 0).sum(1) == 1).all()

@@ -168,7 +168,7 @@ def test_digits_from_arrays(tmp_path):
     assert data_defaults(read_benchmark(tmp_path / "d")).augment == "none"
 
 
-def test_unreadable_images_are_told_and_left_out(bench):
+def test_unreadable_images_are_reported_and_left_out(bench):
     write(bench.root / "one/cat/bad.jpg", b"text")
     write(bench.root / "three/cat/bad.jpg", b"")
     problem = bench()
@@ -243,7 +243,7 @@ def test_folders_of_one_name_are_numbered(custom):
     assert custom(unlabeled=("pile", "b/pile", "c/pile")).domains == ("labeled", "pile", "pile-2", "pile-3")
 
 
-def test_stray_images_are_told(custom):
+def test_stray_images_are_reported(custom):
     write(custom.root / "labeled/stray.png", png(999))
     problem = custom()
     assert problem.unreadable == (("stray.png", "lies outside any class folder"),)

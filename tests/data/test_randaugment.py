@@ -15,7 +15,7 @@ LEVEL = 0.3
 
 
 def scene(side: int = 24) -> np.ndarray:
-    """A smooth, coloured image with some noise, values 20 to 230."""
+    """A smooth, colored image with some noise, values 20 to 230."""
     ramp = np.linspace(20, 200, side)
     channels = np.stack([ramp[:, None] + 0 * ramp, 0 * ramp[:, None] + ramp, 220 - ramp[:, None] / 2 - ramp / 2], 2)
     return (channels + numpy_rng("scene").uniform(0, 30, channels.shape)).clip(20, 230).astype(np.uint8)
@@ -94,7 +94,7 @@ def test_translation_moves_three_tenths_and_uncovers_grey(
 def test_rotation_turns_by_thirty_degrees_about_the_centre() -> None:
     side = 201
     x = torch.zeros(1, 3, side, side)
-    x[:, :, 98:103, 178:183] = 1  # 80 pixels right of the centre (100, 100)
+    x[:, :, 98:103, 178:183] = 1  # 80 pixels right of the center (100, 100)
     view = ra.rand_augment(x, op_choice("rotate"), torch.tensor([[1.0]]), torch.tensor([False]), geometric=True)
     inside = (torch.arange(side) - 100).square()[:, None] + (torch.arange(side) - 100).square() < 95**2
     rows, columns = ((view[0, 0] > 0.5) & inside).nonzero().double().mean(0)
@@ -133,8 +133,8 @@ def test_permuting_the_samples_permutes_the_views() -> None:
 @pytest.mark.parametrize("geometric", [False, True])
 def test_without_geometry_a_flat_image_stays_flat(geometric: bool) -> None:
     rng = torch_rng("flat")
-    colours = torch.rand(100, 3, 1, 1, generator=rng).expand(-1, -1, 8, 8)
+    colors = torch.rand(100, 3, 1, 1, generator=rng).expand(-1, -1, 8, 8)
     choice, level = torch.rand(2, 100, 2, generator=rng)
-    views = ra.rand_augment(colours, choice, level, torch.zeros(100, dtype=torch.bool), geometric=geometric)
+    views = ra.rand_augment(colors, choice, level, torch.zeros(100, dtype=torch.bool), geometric=geometric)
     is_flat = torch.allclose(views, views.mean((2, 3), keepdim=True).expand_as(views), atol=1e-5)
     assert is_flat is not geometric

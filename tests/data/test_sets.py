@@ -34,7 +34,7 @@ def test_reading_no_rows_gives_no_images():
     assert concat_tables([flat_images([1]), flat_images([2])])[none].shape == (0, 4, 4, 3)
 
 
-def test_fingerprint_tells_content_and_order_but_not_storage():
+def test_fingerprint_depends_on_content_and_order_but_not_storage():
     table = flat_images([1, 2, 3])
     assert table.fingerprint == flat_images([1, 2, 3]).fingerprint
     assert table.fingerprint == concat_tables([flat_images([1]), flat_images([2, 3])]).fingerprint
@@ -49,7 +49,7 @@ def test_one_pixel_changes_the_fingerprint():
     assert ImageTable.from_array(pixels).fingerprint != before
 
 
-def test_fingerprint_of_a_labeled_set_tells_all_that_training_sees():
+def test_fingerprint_of_a_labeled_set_depends_on_all_that_training_sees():
     sets = [
         labeled_set([1, 2], [0, 1]),
         labeled_set([1, 3], [0, 1]),
@@ -61,7 +61,7 @@ def test_fingerprint_of_a_labeled_set_tells_all_that_training_sees():
     assert unlabeled_set([1], domain=1).fingerprint != unlabeled_set([1], domain=2).fingerprint
 
 
-def test_mixed_set_is_as_long_as_what_it_draws_from_and_tells_its_parts():
+def test_mixed_set_is_as_long_as_its_source_and_knows_its_parts():
     base, clean = labeled_set([1, 2, 3], [0, 1, 2]), labeled_set([4, 5], [0, 1], domain=1, trusted=False)
     sets = [
         MixedSet(base, clean, "mixup", 1.0),
@@ -87,7 +87,7 @@ def test_pseudo_labels_make_an_untrusted_set_of_the_kept_images():
     assert not labeled.trusted.any()
 
 
-def test_concat_keeps_images_beside_their_labels():
+def test_concat_keeps_images_with_their_labels():
     joined = concat_labeled([labeled_set([1, 2], [0, 1]), labeled_set([3], [2], domain=1, trusted=False)])
     assert values(joined.images) == [1, 2, 3]
     assert joined.y.tolist() == [0, 1, 2]

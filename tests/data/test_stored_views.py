@@ -18,10 +18,10 @@ SHAPE = (2, 1, 5)
 
 
 def maps_of(pixels: Pixels, view: int, rows: Rows) -> np.ndarray:
-    """Maps that tell the color of the image, the view and the place."""
+    """Maps that encode the color of the image, the view and the position."""
     colors = pixels[rows][:, 0, 0, 0].astype(np.float32)
-    places = np.arange(10).reshape(SHAPE) / 16
-    return (4 * colors[:, None, None, None] + view + places).astype(np.float16)
+    positions = np.arange(10).reshape(SHAPE) / 16
+    return (4 * colors[:, None, None, None] + view + positions).astype(np.float16)
 
 
 @dataclass

@@ -51,7 +51,7 @@ def test_a_stream_of_nothing_is_refused():
         ShuffledIndices(0, 0)
 
 
-def test_labeled_stream_keeps_images_beside_their_labels():
+def test_labeled_stream_keeps_images_with_their_labels():
     data = concat_labeled([BASE, CLEAN])
     for step in range(6):
         batch = LabeledStream(data, 3, 0, PLAIN).draw(step)
@@ -75,7 +75,7 @@ def test_unlabeled_stream_draws_its_images_without_labels():
     assert {f.name for f in fields(UnlabeledBatch)} == {"x", "domain", "second", "strong"}
 
 
-def test_strong_view_is_of_the_same_images_and_comes_beside_the_weak_one():
+def test_strong_view_is_of_the_same_images_as_the_weak_one():
     stream = UnlabeledStream(unlabeled_set(range(100, 116), size=8), 16, 0, PLAIN)
     plain, both = stream.draw(3), replace(stream, views=("strong",)).draw(3)
     assert torch.equal(plain.x, both.x)
@@ -99,9 +99,9 @@ def test_labeled_images_have_a_strong_view_if_asked(kind):
 def test_unlabeled_images_have_the_views_where_there_are_any(balanced):
     alone = Inputs(BASE, balanced=balanced, views=("strong",))
     assert make_stream(alone, 4, 0, PLAIN).draw(0).labeled.strong.shape == (4, 3, 4, 4)
-    beside = make_stream(replace(alone, unlabeled=unlabeled_set([1, 2, 3])), 4, 0, PLAIN).draw(0)
-    assert beside.labeled.strong is None
-    assert beside.unlabeled.strong is not None
+    both = make_stream(replace(alone, unlabeled=unlabeled_set([1, 2, 3])), 4, 0, PLAIN).draw(0)
+    assert both.labeled.strong is None
+    assert both.unlabeled.strong is not None
 
 
 NOISE = ImageTable.from_array(np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8))

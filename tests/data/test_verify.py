@@ -81,7 +81,7 @@ def test_description(tmp_path, capsys):
     assert "12x10" in out
 
 
-def test_verify_tells_by_exit_code(tmp_path, capsys):
+def test_verify_reports_by_exit_code(tmp_path, capsys):
     benchmark(tmp_path)
     write(tmp_path / "one/cat/[red]empty.png", b"")
     code, out = run(capsys, "verify", tmp_path)

@@ -635,7 +635,7 @@ def test_apply_recipe_by_hand() -> None:
     torch.testing.assert_close(view, expected[None, :, None].expand(1, 3, 4, 4))
 
 
-def test_inversion_of_stored_views_has_a_number_of_its_own() -> None:
+def test_inversion_of_stored_views_has_its_own_random_number() -> None:
     """It is drawn after all others: views that were stored before there was inversion have not changed."""
     draws = draw(range(1000))
     assert draws.invert.shape == (1000,)

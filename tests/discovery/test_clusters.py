@@ -1,4 +1,4 @@
-"""Clustering of a pile: found where they are, and not where they are not."""
+"""Clusters are found if there are any, and only then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ssdg.discovery.clusters import (
 
 
 def blobs(*sizes: int, far: float = 12.0, seed: int = 0) -> torch.Tensor:
-    """Groups of points of 8 numbers, each group around a corner of its own."""
+    """Groups of points of 8 numbers, each group around its own corner."""
     generator = torch.Generator().manual_seed(seed)
     corners = far * torch.eye(8)
     return torch.cat([corners[n] + torch.randn(size, 8, generator=generator) for n, size in enumerate(sizes)])
@@ -29,11 +29,11 @@ def sizes(parts: Clustering) -> list[int]:
     return torch.bincount(parts.of).tolist()
 
 
-@pytest.mark.parametrize("given", [(60,), (80, 60), (220, 180, 140), (200, 180, 160, 140)], ids=len)
-def test_as_many_as_there_are(given: tuple[int, ...]) -> None:
-    parts = find_clusters(blobs(*given), None, 0)
-    assert sizes(parts) == list(given)
-    assert parts.of.tolist() == [n for n, size in enumerate(given) for _ in range(size)]
+@pytest.mark.parametrize("group_sizes", [(60,), (80, 60), (220, 180, 140), (200, 180, 160, 140)], ids=len)
+def test_the_number_of_clusters_is_found(group_sizes: tuple[int, ...]) -> None:
+    parts = find_clusters(blobs(*group_sizes), None, 0)
+    assert sizes(parts) == list(group_sizes)
+    assert parts.of.tolist() == [n for n, size in enumerate(group_sizes) for _ in range(size)]
     assert all(strength >= MIN_STRENGTH for strength in parts.strengths[:-1])
     assert parts.strengths[-1] < MIN_STRENGTH  # the one that was refused
 

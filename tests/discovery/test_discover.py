@@ -1,4 +1,4 @@
-"""Unknown domains: two styles in one pile are told apart, by their looks alone."""
+"""Discovery separates two styles in one folder, by image content only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Complaint = Callable[..., str]
 
 
 def draw(kind: str, style: str, rng: np.random.Generator) -> Image.Image:
-    """A shape of a class, drawn smoothly in grey or in coloured noise."""
+    """A shape of a class, drawn smoothly in gray or in colored noise."""
     rows, columns = np.mgrid[:32, :32]
     y, x, radius = *rng.uniform(10, 22, 2), rng.uniform(4, 9)
     shape = np.abs(rows - y) < radius / 2 if kind == "bar" else np.hypot(rows - y, columns - x) < radius
@@ -59,12 +59,12 @@ def styles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def opened(cache: Path, **given: Any) -> tuple[RunConfig, Problem]:
-    return open_run({**TINY, **EID, **given}, cache, device="cpu")
+def opened(cache: Path, **settings: Any) -> tuple[RunConfig, Problem]:
+    return open_run({**TINY, **EID, **settings}, cache, device="cpu")
 
 
-def train(cache: Path, folder: Path, listeners: tuple[Any, ...] = (), **given: Any) -> dict[str, Any]:
-    config, problem = opened(cache, **given)
+def train(cache: Path, folder: Path, listeners: tuple[Any, ...] = (), **settings: Any) -> dict[str, Any]:
+    config, problem = opened(cache, **settings)
     return run(config, problem, folder, start_machine("cpu", "fp32"), listeners=listeners)
 
 
@@ -73,9 +73,9 @@ def of_root(root: Path, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(styles: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def discovered(styles: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with domains that were found; read only."""
-    folder = tmp_path_factory.mktemp("found")
+    folder = tmp_path_factory.mktemp("discovered")
     train(cache, folder, **of_root(styles))
     return folder
 
@@ -84,41 +84,41 @@ def result_of(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "result.json").read_text()))
 
 
-def test_two_styles_in_one_pile_are_told_apart(found: Path) -> None:
-    told = result_of(found)["discovery"]
-    assert (told["asked"], told["of"], told["purity"]) == ("auto", ["noisy", "smooth"], 100.0)
-    assert [len(row) for row in told["true_domains"].values()] == [1, 1]
-    assert told["domains"].keys() == {"unlabeled#1", "unlabeled#2"}
-    assert told["strengths"]["unlabeled"][0] >= 0.9
+def test_two_styles_in_one_folder_are_separated(discovered: Path) -> None:
+    discovery = result_of(discovered)["discovery"]
+    assert (discovery["asked"], discovery["of"], discovery["purity"]) == ("auto", ["noisy", "smooth"], 100.0)
+    assert [len(row) for row in discovery["true_domains"].values()] == [1, 1]
+    assert discovery["domains"].keys() == {"unlabeled#1", "unlabeled#2"}
+    assert discovery["strengths"]["unlabeled"][0] >= 0.9
 
 
-def test_methods_take_them_for_domains(found: Path) -> None:
-    result = result_of(found)
+def test_methods_treat_them_as_domains(discovered: Path) -> None:
+    result = result_of(discovered)
     assert result["task"]["unlabeled"] == ["unlabeled#1", "unlabeled#2"]
     assert [a["key"] for a in result["pseudo_labels"]][:2] == ["apl/unlabeled#1", "apl/unlabeled#2"]
     assert {"event": "discovered", "domains": result["discovery"]["domains"]}.items() <= next(
         event
-        for line in (found / "events.jsonl").read_text().splitlines()
+        for line in (discovered / "events.jsonl").read_text().splitlines()
         if (event := json.loads(line))["event"] == "discovered"
     ).items()
 
 
-def test_the_truth_goes_along_image_by_image(styles: Path, cache: Path, found: Path) -> None:
+def test_the_truth_follows_each_image(styles: Path, cache: Path, discovered: Path) -> None:
     _, before = opened(cache, **{**of_root(styles), "discover_domains": None})
-    after = open_past_run(found, cache=cache, device="cpu").problem
+    after = open_past_run(discovered, cache=cache, device="cpu").problem
     true = {
         image.tobytes(): (y, path, name)
         for name, pool in before.task.unlabeled.items()
         for image, y, path in zip(pool.images.digest, before.truth[name], before.paths[name], strict=True)
     }
-    told = {
+    truth = {
         image.tobytes(): (y, path, domain)
         for name, pool in after.task.unlabeled.items()
         for image, y, path, domain in zip(
             pool.images.digest, after.truth[name], after.paths[name], after.origin[name], strict=True
         )
     }
-    assert told == true
+    assert truth == true
     assert set(np.concatenate([pool.domain for pool in after.task.unlabeled.values()])) == {1, 2}
     assert after.domains == ("photo", "unlabeled#1", "unlabeled#2")
 
@@ -128,25 +128,25 @@ def test_names_folders_and_hidden_labels_change_no_bit(styles: Path, cache: Path
     sorted_pile, heap = tmp_path / "a" / "pile", tmp_path / "b" / "pile"
     heap.mkdir(parents=True)
     for number, path in enumerate(sorted([*(styles / "smooth").rglob("*.png"), *(styles / "noisy").rglob("*.png")])):
-        place = sorted_pile / path.parent.name / path.parent.parent.name
-        place.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, place / path.name)
+        folder = sorted_pile / path.parent.name / path.parent.parent.name
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / path.name)
         other = heap / ("disc" if number % 3 else "bar")  # other classes than the true ones
         other.mkdir(exist_ok=True)
         shutil.copy(path, other / f"{997 * number % 1000}.png")
     results = []
     for name, pile in (("one", sorted_pile), ("two", heap)):
-        given = {"labeled": str(styles / "photo"), "unlabeled": [str(pile)], "discover_domains": 2}
-        results.append(train(cache, tmp_path / name, **given))
+        settings = {"labeled": str(styles / "photo"), "unlabeled": [str(pile)], "discover_domains": 2}
+        results.append(train(cache, tmp_path / name, **settings))
     assert same_weights(tmp_path / "one", tmp_path / "two")
     assert (tmp_path / "one" / "domains.npz").read_bytes() == (tmp_path / "two" / "domains.npz").read_bytes()
     assert results[0]["task"]["unlabeled"] == ["pile#1", "pile#2"]
     assert results[0]["pseudo_labels"] != results[1]["pseudo_labels"]  # the audit sees other truths
-    assert "purity" not in results[0]["discovery"]  # nobody told the true domains
+    assert "purity" not in results[0]["discovery"]  # the true domains are unknown
 
 
-def test_a_stopped_run_goes_on_with_the_same_domains(
-    styles: Path, cache: Path, found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_stopped_run_resumes_with_the_same_domains(
+    styles: Path, cache: Path, discovered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(event: dict[str, Any]) -> None:
         if event["event"] == "labeled":
@@ -160,8 +160,8 @@ def test_a_stopped_run_goes_on_with_the_same_domains(
 
     monkeypatch.setattr(discovery, "cluster_styles", again)
     train(cache, tmp_path, **of_root(styles))
-    assert same_weights(tmp_path, found)
-    assert (tmp_path / "domains.npz").read_bytes() == (found / "domains.npz").read_bytes()
+    assert same_weights(tmp_path, discovered)
+    assert (tmp_path / "domains.npz").read_bytes() == (discovered / "domains.npz").read_bytes()
 
 
 def test_one_pile_and_folders_one_by_one(styles: Path, cache: Path, tmp_path: Path) -> None:
@@ -171,13 +171,13 @@ def test_one_pile_and_folders_one_by_one(styles: Path, cache: Path, tmp_path: Pa
     mixed = tmp_path / "crawl"
     for name in ("smooth", "noisy"):
         shutil.copytree(styles / name, mixed / name)
-    given = {"labeled": str(styles / "photo"), "unlabeled": [str(mixed), str(styles / "smooth")]}
-    told = train(cache, tmp_path / "two", **given, discover_domains="auto")
-    assert told["task"]["unlabeled"] == ["crawl#1", "crawl#2", "smooth"]
-    assert told["discovery"]["of"] == ["crawl", "smooth"]
+    settings = {"labeled": str(styles / "photo"), "unlabeled": [str(mixed), str(styles / "smooth")]}
+    result = train(cache, tmp_path / "two", **settings, discover_domains="auto")
+    assert result["task"]["unlabeled"] == ["crawl#1", "crawl#2", "smooth"]
+    assert result["discovery"]["of"] == ["crawl", "smooth"]
 
 
-def test_a_damaged_or_foreign_file_is_told(styles: Path, cache: Path, found: Path, tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_file_is_reported(styles: Path, cache: Path, discovered: Path, tmp_path: Path) -> None:
     config, problem = opened(cache, **of_root(styles))
     mixtures = make_mixtures(config, problem)
     (tmp_path / "bad.npz").write_bytes(b"no")
@@ -186,7 +186,7 @@ def test_a_damaged_or_foreign_file_is_told(styles: Path, cache: Path, found: Pat
             discovery.load_clusterings(path, mixtures)
     config, problem = opened(cache, **of_root(styles, unlabeled=["smooth"]))
     with pytest.raises(UserError, match="other images"):
-        discovery.load_clusterings(found / "domains.npz", make_mixtures(config, problem))
+        discovery.load_clusterings(discovered / "domains.npz", make_mixtures(config, problem))
 
 
 def test_bad_input(styles: Path, cache: Path, complaint: Complaint, tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_a_dry_run(styles: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_the_key_counts_in_the_hash() -> None:
-    def config(**given: Any) -> RunConfig:
-        return resolve({"labeled": "a", **given}, kind="photo", size=32)
+    def config(**settings: Any) -> RunConfig:
+        return resolve({"labeled": "a", **settings}, kind="photo", size=32)
 
     hashes = {config(discover_domains=value).hash for value in (None, "auto", 1, 2)}
     assert len(hashes) == 4

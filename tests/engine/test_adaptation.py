@@ -70,20 +70,20 @@ def test_the_cycle_ships_its_labeler(world: Path, cache: Path, tmp_path: Path) -
     assert load_model(tmp_path / "run", "cpu").logits(np.zeros((1, 32, 32, 3), np.uint8)).shape == (2, 1, 3)
 
 
-def test_folders_of_ones_own(world: Path, cache: Path) -> None:
-    given = short_settings("mcd", labeled=str(world / "photo"), target=str(world / "night"), **UDA)
-    _, problem = open_run(given, cache, device="cpu")
+def test_custom_folders(world: Path, cache: Path) -> None:
+    settings = short_settings("mcd", labeled=str(world / "photo"), target=str(world / "night"), **UDA)
+    _, problem = open_run(settings, cache, device="cpu")
     assert len(problem.task.unlabeled["night"]) == 24
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"target": None}, "adapts to the target, but there is none; add --target"),
         ({"unlabeled": ["neon"]}, "'neon' is listed as another; remove --unlabeled"),
         ({"target": "photo"}, "both the labeled and the target domain"),
     ],
 )
-def test_what_cannot_be_is_refused(more: dict[str, object], told: str, world: Path, cache: Path) -> None:
-    with pytest.raises(UserError, match=told):
+def test_what_cannot_be_is_refused(more: dict[str, object], message: str, world: Path, cache: Path) -> None:
+    with pytest.raises(UserError, match=message):
         open_run(short_settings("mcd", data=str(world), **UDA, **more), cache, device="cpu")

@@ -227,7 +227,7 @@ def test_unlabeled_images_that_a_method_does_not_use_are_not_counted(world: Path
     assert work.num_trunks == 1
 
 
-def test_a_labeler_that_freezes_more_has_a_trunk_of_its_own(world: Path, cache: Path) -> None:
+def test_a_labeler_that_freezes_more_has_its_own_trunk(world: Path, cache: Path) -> None:
     _, problem = tiny_run(world, cache, "eid")
     for config, expected in ((photos(), 2), (photos(freeze="all"), 1), (photos(first_labels="self"), 1)):
         assert work_of(config, problem).num_trunks == expected
@@ -273,5 +273,5 @@ def test_a_method_with_one_stage_takes_the_steps_it_is_given(steps: int) -> None
 
 @pytest.mark.parametrize("method", ["probe", "self-training", "mcd+mixstyle", "eid"])
 def test_what_cannot_be_scaled_says_so(method: str) -> None:
-    """A closed solution has no steps, and a labeler has stages of its own, as in the paper's `eid`."""
+    """A closed solution has no steps, and a labeler has its own stages, as in the paper's `eid`."""
     assert METHODS[method].settings().with_steps(1000) is None

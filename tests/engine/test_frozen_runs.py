@@ -169,9 +169,9 @@ main(sys.argv[2:])
 
 def test_a_run_that_is_killed_twice_ends_with_the_same_weights(world: Path, tmp_path: Path) -> None:
     """Kill it while it stores maps, and after the warm start while it trains; then finish."""
-    given = {**FROZEN, "freeze": "stage2"}
-    train_here(world, tmp_path / "other cache", tmp_path / "whole", "source-only", **given)
-    settings, folder, cache = short_settings("source-only", **given), tmp_path / "killed", tmp_path / "cache"
+    frozen = {**FROZEN, "freeze": "stage2"}
+    train_here(world, tmp_path / "other cache", tmp_path / "whole", "source-only", **frozen)
+    settings, folder, cache = short_settings("source-only", **frozen), tmp_path / "killed", tmp_path / "cache"
     words = [f"{key}={value}" for key, value in settings.items() if key not in ("labeled", "target")]
     where = ["--data", world, "--labeled", settings["labeled"], "--target", settings["target"], "--out", folder]
     command = [
@@ -253,8 +253,8 @@ def test_in_domain_adaptation_the_frozen_labeler_is_the_product(world: Path, cac
 def test_a_crawl_with_a_frozen_labeler(
     strategy: str, unlabeled: list[str], world: Path, cache: Path, tmp_path: Path
 ) -> None:
-    given = {"unlabeled": unlabeled, "web": ["neon"], "web_label": strategy, **EVOLVING}
-    train_here(world, cache, tmp_path, "eid", **given)
+    settings = {"unlabeled": unlabeled, "web": ["neon"], "web_label": strategy, **EVOLVING}
+    train_here(world, cache, tmp_path, "eid", **settings)
     assert all(torch.isfinite(value).all() for value in weights_of(tmp_path).values())
     labels = {path.stem for path in (tmp_path / "labels").glob("*.npz")}
     cycles = {"ignored": (1, 2), "retained": (), "refined": (2,)}[strategy]  # in which the crawl is labeled
@@ -267,8 +267,8 @@ def test_a_crawl_with_a_frozen_labeler(
 
 
 def test_a_frozen_labeler_of_a_pair(world: Path, cache: Path, tmp_path: Path) -> None:
-    given = {"labeler": ROUNDS, "epochs": 1, **FROZEN}
-    train_here(world, cache, tmp_path, "self-training+mixstyle", **given)
+    settings = {"labeler": ROUNDS, "epochs": 1, **FROZEN}
+    train_here(world, cache, tmp_path, "self-training+mixstyle", **settings)
     card = json.loads((tmp_path / "model" / "model.json").read_text())
     assert (card["method"], card["learner"]) == ("self-training+mixstyle", "mixstyle")
 
@@ -276,13 +276,13 @@ def test_a_frozen_labeler_of_a_pair(world: Path, cache: Path, tmp_path: Path) ->
 def test_too_little_space_for_maps_stops_a_run_with_one_sentence(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given, full = {**FROZEN, "freeze": "stage2"}, shutil.disk_usage(tmp_path)._replace(free=1000)
+    settings, full = {**FROZEN, "freeze": "stage2"}, shutil.disk_usage(tmp_path)._replace(free=1000)
     with monkeypatch.context() as patch:
         patch.setattr("ssdg.data.map_cache.shutil.disk_usage", lambda folder: full)
         with pytest.raises(UserError, match=r"need .* GB in '.*maps' and 0\.00 GB are free") as refusal:
-            train_here(world, tmp_path / "cache", tmp_path / "run", "source-only", **given)
+            train_here(world, tmp_path / "cache", tmp_path / "run", "source-only", **settings)
     assert "\n" not in str(refusal.value)
-    train_here(world, tmp_path / "cache", tmp_path / "run", "source-only", **given)  # resumes
+    train_here(world, tmp_path / "cache", tmp_path / "run", "source-only", **settings)  # resumes
 
 
 @pytest.fixture(scope="module")

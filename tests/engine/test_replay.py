@@ -71,17 +71,17 @@ def test_the_intermediate_domain_is_that_of_the_cycle(evolved: Path, cache: Path
 
 def test_mixed_images_lie_between_a_labeled_and_a_clean_one(evolved: Path, cache: Path) -> None:
     past = open_past_run(evolved, cache=cache, device="cpu")
-    found: list[tuple[MixedSet, torch.Tensor]] = []
+    drawn: list[tuple[MixedSet, torch.Tensor]] = []
 
     def look(stage: FinishedStage) -> None:
         if stage.request.key == "apl/sketch" and isinstance(stage.request.inputs.labeled, MixedSet):
             config = past.config.model_copy(update={"augment": "none"})
             pipeline = image_pipeline(config, len(past.problem.task.classes), past.machine)
             mixed = stage.request.inputs.labeled
-            found.append((mixed, torch.cat([batch.x for batch in first_mixed(stage, mixed, 6, pipeline)])))
+            drawn.append((mixed, torch.cat([batch.x for batch in first_mixed(stage, mixed, 6, pipeline)])))
 
     past.replay(look)
-    mixed, images = found[0]
+    mixed, images = drawn[0]
     assert len(images) == 6  # one batch of four and a part of the next
     sides = [s.images[np.arange(len(s))].transpose(0, 3, 1, 2) / 255 for s in (mixed.base, mixed.clean)]
     a, b = (torch.from_numpy(side).flatten(1).double() for side in sides)
@@ -97,22 +97,22 @@ def test_mixed_images_lie_between_a_labeled_and_a_clean_one(evolved: Path, cache
 
 def test_features_and_numbers_are_those_of_the_run(evolved: Path, cache: Path) -> None:
     """The shipped head of network 1, put on the last features, is right as often as the result says."""
-    made, result = compute_evolution(evolved, images=ALL, cache=cache, device="cpu"), result_of(evolved)
+    evolution, result = compute_evolution(evolved, images=ALL, cache=cache, device="cpu"), result_of(evolved)
     head = weights_of(evolved)
-    logits = torch.from_numpy(made.targets[-1].features) @ head["first.1.weight"].T + head["first.1.bias"]
-    right = 100 * float((logits.argmax(1).numpy() == made.y).mean())
+    logits = torch.from_numpy(evolution.targets[-1].features) @ head["first.1.weight"].T + head["first.1.bias"]
+    right = 100 * float((logits.argmax(1).numpy() == evolution.y).mean())
     assert right == pytest.approx(result["target"]["final"]["network_1"], abs=1e-3)
-    assert [view.accuracy for view in made.targets] == [
+    assert [view.accuracy for view in evolution.targets] == [
         [row["target"][0] for row in result["epochs"] if row["round"] == cycle][-1] for cycle in (1, 2)
     ]
-    told = [a["domains"]["neon"]["accuracy"] for a in result["pseudo_labels"] if a["key"] == "apl/neon"]
-    assert [view.accuracy for view in made.labelers] == told
-    assert [list(view.groups) for view in made.labelers] == [
+    accuracies = [a["domains"]["neon"]["accuracy"] for a in result["pseudo_labels"] if a["key"] == "apl/neon"]
+    assert [view.accuracy for view in evolution.labelers] == accuracies
+    assert [list(view.groups) for view in evolution.labelers] == [
         ["labeled", "unlabeled"],
         ["labeled", "unlabeled", "intermediate"],
     ]
-    assert (made.labeled, made.unlabeled, made.target) == ("photo", ("neon", "sketch"), "night")
-    assert made.labeler_domain == "neon"
+    assert (evolution.labeled, evolution.unlabeled, evolution.target) == ("photo", ("neon", "sketch"), "night")
+    assert evolution.labeler_domain == "neon"
 
 
 def test_few_images_are_taken_fairly_and_alike(evolved: Path, cache: Path) -> None:
@@ -132,22 +132,22 @@ def test_balanced_rows_fill_up_from_the_larger_classes() -> None:
 
 
 def test_another_labeler_can_be_asked_for(evolved: Path, cache: Path) -> None:
-    made = compute_evolution(evolved, unlabeled="sketch", images=ALL, cache=cache, device="cpu")
-    assert made.labeler_domain == "sketch"
+    evolution = compute_evolution(evolved, unlabeled="sketch", images=ALL, cache=cache, device="cpu")
+    assert evolution.labeler_domain == "sketch"
     with pytest.raises(UserError, match="did you mean 'neon'"):
         compute_evolution(evolved, unlabeled="neno", images=ALL, cache=cache, device="cpu")
 
 
 def test_in_domain_adaptation_the_labeler_is_the_product(world: Path, cache: Path, tmp_path: Path) -> None:
     train_here(world, cache, tmp_path, "eid", cycles=2, setting="uda", epochs=1)
-    made = compute_evolution(tmp_path, images=ALL, cache=cache, device="cpu")
-    assert made.product == "labeler of night"
-    assert [view.cycle for view in made.targets] == [1, 2]
+    evolution = compute_evolution(tmp_path, images=ALL, cache=cache, device="cpu")
+    assert evolution.product == "labeler of night"
+    assert [view.cycle for view in evolution.targets] == [1, 2]
 
 
 def test_what_cannot_be_replayed(copy: Path, world: Path, cache: Path, tmp_path: Path) -> None:
-    def refused(told: str, folder: Path = copy) -> None:
-        with pytest.raises(UserError, match=told):
+    def refused(message: str, folder: Path = copy) -> None:
+        with pytest.raises(UserError, match=message):
             compute_evolution(folder, images=ALL, cache=cache, device="cpu")
 
     with np.load(copy / "labels" / "1-eid.npz") as file:

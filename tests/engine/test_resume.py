@@ -173,7 +173,7 @@ def test_what_a_kill_left_out_is_made_again(lost: str, world: Path, cache: Path,
     assert not torn.exists()
 
 
-def test_a_run_moved_elsewhere_goes_on_as_it_was_started(
+def test_a_moved_run_resumes_as_it_was_started(
     world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Relative paths of data and weights, a given cache, one thread: all as at the start, from another place."""

@@ -50,25 +50,25 @@ def index_of(folder: Path) -> dict[str, Any]:
 
 def features_of(folder: Path) -> dict[str, dict[str, np.ndarray]]:
     """By file; and in each the arrays by name."""
-    found = {}
+    features = {}
     for path in sorted((folder / "samples").glob("features-*.npz")):
         with np.load(path, allow_pickle=False) as file:
-            found[path.stem.removeprefix("features-")] = dict(file)
-    return found
+            features[path.stem.removeprefix("features-")] = dict(file)
+    return features
 
 
 def names_in(arrays: dict[str, np.ndarray]) -> list[str]:
     return list(json.loads(str(arrays["names"])))
 
 
-def tile_of(index: dict[str, Any], folder: Path, domain: str, place: int) -> np.ndarray:
-    side, (line, column) = index["tile"], divmod(place, index["columns"])
+def tile_of(index: dict[str, Any], folder: Path, domain: str, index_of_tile: int) -> np.ndarray:
+    side, (line, column) = index["tile"], divmod(index_of_tile, index["columns"])
     with Image.open(folder / "samples" / index["domains"][domain]["sprite"]) as sheet:
         box = (column * side, line * side, (column + 1) * side, (line + 1) * side)
         return np.asarray(sheet.convert("RGB").crop(box), np.float64)
 
 
-def test_the_index_tells_every_domain_as_it_is(evolved: Path) -> None:
+def test_the_index_describes_every_domain(evolved: Path) -> None:
     index = index_of(evolved)
     assert {name: domain["role"] for name, domain in index["domains"].items()} == {
         "photo": "labeled",
@@ -94,10 +94,10 @@ def test_a_thumbnail_is_the_image_of_its_row(evolved: Path, world: Path) -> None
                 originals.append(
                     np.asarray(image.convert("RGB").resize((48, 48), Image.Resampling.BICUBIC), np.float64)
                 )
-        for place in range(len(originals)):
-            tile = tile_of(index, evolved, name, place)
+        for position in range(len(originals)):
+            tile = tile_of(index, evolved, name, position)
             distances = [np.abs(tile - other).mean() for other in originals]
-            assert int(np.argmin(distances)) == place
+            assert int(np.argmin(distances)) == position
 
 
 def test_rows_are_those_of_the_label_files(evolved: Path, cache: Path) -> None:
@@ -118,9 +118,9 @@ def test_rows_are_those_of_the_label_files(evolved: Path, cache: Path) -> None:
 
 
 def test_a_stage_shows_the_domains_it_learned_from_and_the_product_all(evolved: Path) -> None:
-    shown = {name: names_in(arrays) for name, arrays in features_of(evolved).items()}
+    domains = {name: names_in(arrays) for name, arrays in features_of(evolved).items()}
     everything = ["photo", "neon", "sketch", "night"]
-    assert shown == {
+    assert domains == {
         "1-apl-neon": ["photo", "neon"],
         "1-apl-sketch": ["photo", "sketch"],
         "1-dcg": everything,
@@ -157,8 +157,8 @@ def test_features_are_those_of_the_stage_and_of_sampled_rows(evolved: Path, cach
         backbone = next(m for m in stage.request.learner.nets.modules() if hasattr(m, "style_stages"))
         with torch.inference_mode():
             wanted = backbone(torch.cat(images).float()).double()
-        found = np.concatenate([arrays[str(n)] for n in range(len(names_in(arrays)))]).astype(np.float64)
-        gaps = [torch.cdist(x, x) for x in (torch.from_numpy(found), wanted)]
+        features = np.concatenate([arrays[str(n)] for n in range(len(names_in(arrays)))]).astype(np.float64)
+        gaps = [torch.cdist(x, x) for x in (torch.from_numpy(features), wanted)]
         assert (gaps[0] - gaps[1]).norm() < 0.01 * gaps[1].norm()
         seen.append(name)
 
@@ -177,7 +177,7 @@ def test_keeping_them_changes_no_bit(
     assert (evolved / "predictions.csv").read_bytes() == (tmp_path / "predictions.csv").read_bytes()
 
 
-def test_a_run_that_goes_on_keeps_what_is_there_and_writes_what_is_not(
+def test_a_resumed_run_keeps_existing_samples_and_writes_missing_ones(
     evolved: Path, world: Path, cache: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(evolved, tmp_path / "again")
@@ -245,7 +245,7 @@ def test_a_dry_run_keeps_nothing_and_names_its_images_right(
         assert [path.split("/")[1] for path in domain.paths] == [CLASSES[y] for y in domain.truth]
 
 
-def test_at_most_so_many_images_are_shown() -> None:
+def test_the_number_of_sampled_images_is_limited() -> None:
     table = flat_images(np.arange(1000) % 251)
     tiles, points = sampled_rows(table, 400), sampled_rows(table, 150)
     assert len(tiles) == 400
@@ -265,7 +265,7 @@ def tiny_problem() -> Problem:
     return Problem(task, ("near", "web"), target, paths={"web": ("p", "q", "r")}, **crawl)
 
 
-def test_what_is_not_known_is_told_so(tmp_path: Path) -> None:
+def test_unknown_classes_are_marked(tmp_path: Path) -> None:
     Samples(tmp_path / "samples", tiny_problem(), None).write_index()  # type: ignore[arg-type]
     domains = index_of(tmp_path)["domains"]
     assert [domains[name]["truth"] for name in ("near", "web", "far")] == [[0, 1], [0, OOD, UNKNOWN], None]
@@ -290,9 +290,12 @@ def test_a_stage_of_one_domain_or_of_foreign_networks_has_no_picture(tmp_path: P
 def test_wide_features_keep_their_distances_and_stay_finite() -> None:
     rng = np.random.default_rng(0)
     wide = (rng.normal(size=(50, 10)) @ rng.normal(size=(10, 300))).astype(np.float32)
-    made = compress(wide)
-    assert made.shape == (50, 50)  # no more components than images
-    gaps = [np.linalg.norm(x[:, None].astype(np.float64) - x[None].astype(np.float64), axis=-1) for x in (wide, made)]
+    compressed = compress(wide)
+    assert compressed.shape == (50, 50)  # no more components than images
+    gaps = [
+        np.linalg.norm(x[:, None].astype(np.float64) - x[None].astype(np.float64), axis=-1)
+        for x in (wide, compressed)
+    ]
     np.testing.assert_allclose(gaps[1], gaps[0], rtol=5e-3, atol=0.05)
     assert compress(np.ones((100, 80), np.float32)).shape == (100, 64)
     few = np.array([[1.5, -2.0]], np.float32)

@@ -246,16 +246,22 @@ def test_a_replay_ends_with_the_runs_weights(done: Path, cache: Path) -> None:
 
 def test_the_figure_shows_the_networks_as_the_labeler(done: Path, cache: Path) -> None:
     """Labels that the networks of a cycle assign are those that the next one learns; the last ones assign none."""
-    made, result = compute_evolution(done, images=1000, cache=cache, device="cpu"), result_of(done)
-    told = [audit["domains"]["neon"]["accuracy"] for audit in result["pseudo_labels"] if audit["key"] == "apl/neon"]
-    assert [(view.cycle, view.accuracy) for view in made.labelers] == [(1, told[1]), (2, told[2]), (3, None)]
-    assert all(list(view.groups) == ["labeled", "unlabeled"] for view in made.labelers)
-    assert (made.labeler_domain, made.product) == ("neon", "networks of DCG")
+    evolution, result = compute_evolution(done, images=1000, cache=cache, device="cpu"), result_of(done)
+    accuracies = [
+        audit["domains"]["neon"]["accuracy"] for audit in result["pseudo_labels"] if audit["key"] == "apl/neon"
+    ]
+    assert [(view.cycle, view.accuracy) for view in evolution.labelers] == [
+        (1, accuracies[1]),
+        (2, accuracies[2]),
+        (3, None),
+    ]
+    assert all(list(view.groups) == ["labeled", "unlabeled"] for view in evolution.labelers)
+    assert (evolution.labeler_domain, evolution.product) == ("neon", "networks of DCG")
     # The head of the first average, put on the last features, is right as often as the result says.
     head = weights_of(done)
     weight, bias = head["first_average.average.1.weight"], head["first_average.average.1.bias"]
-    logits = torch.from_numpy(made.targets[-1].features) @ weight.T + bias
-    accuracy = 100 * float((logits.argmax(1).numpy() == made.y).mean())
+    logits = torch.from_numpy(evolution.targets[-1].features) @ weight.T + bias
+    accuracy = 100 * float((logits.argmax(1).numpy() == evolution.y).mean())
     assert accuracy == pytest.approx(result["target"]["final"]["network_1"], abs=1e-3)
 
 
@@ -301,7 +307,7 @@ TRUNK: dict[str, Any] = {"warm_epochs": 1, "freeze": "stage2"}
 
 
 @pytest.mark.parametrize(
-    ("given", "num_views"),
+    ("settings", "num_views"),
     [
         ({"augment": "none", "label_views": 2}, 0),  # there are none
         ({"augment": "character-views", "label_views": 2}, 2),
@@ -311,16 +317,16 @@ TRUNK: dict[str, Any] = {"warm_epochs": 1, "freeze": "stage2"}
     ],
 )
 def test_views_vote_on_labels(
-    given: dict[str, Any], num_views: int, world: Path, cache: Path, tmp_path: Path
+    settings: dict[str, Any], num_views: int, world: Path, cache: Path, tmp_path: Path
 ) -> None:
-    train(world, cache, tmp_path, start_epochs=0, cycles=1, **given)
+    train(world, cache, tmp_path, start_epochs=0, cycles=1, **settings)
     assert labels_of(tmp_path, 1, "neon")["votes"].shape[0] == 2 * (1 + num_views)  # of two networks
 
 
 def test_first_labels_by_a_frozen_labeler(world: Path, cache: Path, tmp_path: Path) -> None:
     """Its views, which all vote, are stored though the networks are trained as a whole."""
-    given = {"first_labels": "self-training", "labeler": {"rates": (0.5,)}, "warm_epochs": 1, "views": 3}
-    result = train(world, cache, tmp_path, **given, cycles=1)
+    settings = {"first_labels": "self-training", "labeler": {"rates": (0.5,)}, "warm_epochs": 1, "views": 3}
+    result = train(world, cache, tmp_path, **settings, cycles=1)
     assert list(result["phases"]) == ["1-warm", "1-start", "1-probe-round1", "1-probe-round2", "1-dcg"]
     votes = {path.stem: len(np.load(path)["votes"]) for path in (tmp_path / "labels").glob("*-neon.npz")}
     assert votes == {"1-first-neon": 1 + 3}  # the networks label from cycle 2 on

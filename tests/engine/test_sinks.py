@@ -35,14 +35,14 @@ def points_in(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(s.step, s.value) for s in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
 
 
-def emit(folder: Path, told: list[tuple[str, dict[str, Any]]], **sinks: Any) -> list[str]:
+def emit(folder: Path, events: list[tuple[str, dict[str, Any]]], **sinks: Any) -> list[str]:
     """A process of a run that tells these events; returns the warnings."""
     warnings: list[str] = []
     options = {"tensorboard": False, "wandb": None, **sinks}
     with open_sinks(folder, options["tensorboard"], options["wandb"], warnings.append) as listeners:
         events = Events(folder / "events.jsonl", listeners)
         events.emit("start", config={"seed": 1}, stages=[])
-        for kind, values in told:
+        for kind, values in events:
             events.emit(kind, **values)
     return warnings
 
@@ -57,12 +57,12 @@ SECOND = [
 ]
 
 
-def test_a_point_tells_losses_scores_and_labels() -> None:
+def test_a_point_has_losses_scores_and_labels() -> None:
     event = epoch(3, 2, time=5.0, event="epoch", target=[1.0, 2.0, 3.0], validation=[4.0, 4.0], others={"x": [9.0]})
-    made = point_of(event)
-    assert made is not None
-    assert (made.series, made.step, made.time) == ("dcg", 6, 5.0)
-    assert made.values == {
+    point = point_of(event)
+    assert point is not None
+    assert (point.series, point.step, point.time) == ("dcg", 6, 5.0)
+    assert point.values == {
         "dcg/loss": 32.0,
         "target/network_1": 1.0,
         "target/network_2": 2.0,
@@ -112,9 +112,9 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> Any:
     fake: Any = ModuleType("wandb")
     fake.begun, fake.rows, fake.ended = [], {}, 0
 
-    def init(**given: Any) -> SimpleNamespace:
-        fake.begun.append(given)
-        rows = fake.rows.setdefault(given["id"], [])
+    def init(**arguments: Any) -> SimpleNamespace:
+        fake.begun.append(arguments)
+        rows = fake.rows.setdefault(arguments["id"], [])
 
         def log(row: dict[str, float], step: int) -> None:
             assert step == len(rows), "the server drops a step that it has"
@@ -130,7 +130,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> Any:
     return fake
 
 
-def test_wandb_goes_on_with_its_run(tmp_path: Path, wandb: Any) -> None:
+def test_wandb_resumes_its_run(tmp_path: Path, wandb: Any) -> None:
     assert not emit(tmp_path, FIRST, wandb="mine")
     assert not emit(tmp_path, SECOND, wandb="mine")
     first, second = wandb.begun
@@ -152,7 +152,7 @@ def test_another_run_is_another_one_of_wandb(tmp_path: Path, wandb: Any) -> None
 
 
 @pytest.mark.parametrize("where", ["init", "log", "finish"])
-def test_a_sink_that_fails_is_told_once(tmp_path: Path, wandb: Any, where: str) -> None:
+def test_a_failing_sink_is_reported_once(tmp_path: Path, wandb: Any, where: str) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise ConnectionError("no way there\nand more")
 
@@ -160,9 +160,9 @@ def test_a_sink_that_fails_is_told_once(tmp_path: Path, wandb: Any, where: str) 
         wandb.init = broken
     else:
         healthy: Callable[..., Any] = wandb.init
-        wandb.init = lambda **given: SimpleNamespace(**{**vars(healthy(**given)), where: broken})
-    told = emit(tmp_path, FIRST, wandb="mine")
-    assert told == ["Weights & Biases failed (no way there); the run continues without it"]
+        wandb.init = lambda **arguments: SimpleNamespace(**{**vars(healthy(**arguments)), where: broken})
+    warnings = emit(tmp_path, FIRST, wandb="mine")
+    assert warnings == ["Weights & Biases failed (no way there); the run continues without it"]
     assert len(list(read_event_dicts(tmp_path / "events.jsonl"))) == 1 + len(FIRST)
 
 
@@ -175,10 +175,10 @@ def train_words(world: Path, cache: Path, out: Path, *more: object) -> list[str]
     ]
 
 
-def test_the_command_writes_what_the_result_tells(
+def test_the_command_writes_the_numbers_of_the_result(
     world: Path, cache: Path, tmp_path: Path, wandb: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once whole; then the last stage is lost, its epochs are told twice, and `ssdg resume` remembers the sinks."""
+    """A whole run; then its last stage is lost, its epochs are reported twice, and resuming uses the same sinks."""
     out = tmp_path / "run"
     assert call(train_words(world, cache, out, "--tensorboard", "--wandb", "mine")) == 0
     shutil.rmtree(out / "stages")
@@ -198,7 +198,7 @@ def test_the_command_writes_what_the_result_tells(
     assert "failed" not in capsys.readouterr().out
 
 
-def test_a_dry_run_tells_nobody(world: Path, cache: Path, tmp_path: Path, wandb: Any) -> None:
+def test_a_dry_run_writes_to_no_sink(world: Path, cache: Path, tmp_path: Path, wandb: Any) -> None:
     assert call(train_words(world, cache, tmp_path / "run", "--wandb", "mine", "--dry-run")) == 0
     assert not wandb.begun
 
@@ -209,6 +209,6 @@ def test_a_sink_that_is_not_installed_is_refused_before_training(
 ) -> None:  # type: ignore[no-untyped-def]
     package = words[0].removeprefix("--")
     monkeypatch.setitem(sys.modules, package, None)
-    told = complaint(*train_words(world, cache, tmp_path / "run", *words))
-    assert f"pip install 'ssdg[{package}]'" in told
+    error = complaint(*train_words(world, cache, tmp_path / "run", *words))
+    assert f"pip install 'ssdg[{package}]'" in error
     assert not (tmp_path / "run").exists()

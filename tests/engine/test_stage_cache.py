@@ -48,9 +48,9 @@ def shelf(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder / "shelf"
 
 
-def epochs_told(folder: Path) -> list[dict[str, Any]]:
-    told = [event for event in read_event_dicts(folder / "events.jsonl") if event["event"] == "epoch"]
-    return [{k: v for k, v in event.items() if k != "time"} for event in told]
+def epoch_events(folder: Path) -> list[dict[str, Any]]:
+    epochs = [event for event in read_event_dicts(folder / "events.jsonl") if event["event"] == "epoch"]
+    return [{k: v for k, v in event.items() if k != "time"} for event in epochs]
 
 
 def test_a_labeler_of_the_same_domain_is_shared_between_targets(
@@ -64,7 +64,7 @@ def test_a_labeler_of_the_same_domain_is_shared_between_targets(
     assert stripped(fresh) == stripped(shared)
     new = {path.name for path in shelf.glob("*.safetensors")} - before
     assert len(new) == 5  # apl/sketch of cycle 1, both of cycle 2, dcg of both; apl/neon of cycle 1 was found
-    assert epochs_told(tmp_path / "shared") == epochs_told(tmp_path / "fresh")  # those of the stage found as well
+    assert epoch_events(tmp_path / "shared") == epoch_events(tmp_path / "fresh")  # those of the stage found as well
     other = shelf.parent / "other" / "stages" / "1-apl-neon.safetensors"
     assert (tmp_path / "shared" / "stages" / "1-apl-neon.safetensors").read_bytes() == other.read_bytes()
 
@@ -93,8 +93,8 @@ def test_a_pair_takes_the_labelers_of_eid(world: Path, cache: Path, shelf: Path,
 def test_nothing_else_is_taken(more: dict[str, Any], world: Path, cache: Path, shelf: Path, tmp_path: Path) -> None:
     """Another seed, rate, setting, method, labeled domain or start: every stage is computed."""
     before = {path.name: path.read_bytes() for path in shelf.glob("*.safetensors")}
-    given = {**SHORT, "cycles": 1, "target": "sketch", **more}
-    result = train(world, cache, tmp_path / "run", "eid", shelf, **given)
+    settings = {**SHORT, "cycles": 1, "target": "sketch", **more}
+    result = train(world, cache, tmp_path / "run", "eid", shelf, **settings)
     after = {path.name for path in shelf.glob("*.safetensors")}
     assert len(after - set(before)) == len(result["phases"])
     for name, content in before.items():
@@ -126,15 +126,15 @@ def test_a_method_with_unlabeled_images_is_not(world: Path, cache: Path, tmp_pat
 def test_fewer_cycles_are_the_first_of_more(world: Path, cache: Path, shelf: Path, tmp_path: Path) -> None:
     """On the same target all stages are found, the product's with its scores."""
     before = {path.name for path in shelf.glob("*.safetensors")}
-    given = {**SHORT, "cycles": 1, "target": "sketch"}
-    fresh = train(world, cache, tmp_path / "fresh", "eid", None, **given)
-    shared = train(world, cache, tmp_path / "shared", "eid", shelf, **given)
+    settings = {**SHORT, "cycles": 1, "target": "sketch"}
+    fresh = train(world, cache, tmp_path / "fresh", "eid", None, **settings)
+    shared = train(world, cache, tmp_path / "shared", "eid", shelf, **settings)
     assert {path.name for path in shelf.glob("*.safetensors")} == before
     assert stripped(fresh) == stripped(shared)
     assert same_weights(tmp_path / "fresh", tmp_path / "shared")
 
 
-def test_a_run_that_goes_on_leaves_the_shelf_as_it_is(world: Path, cache: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_leaves_the_shelf_unchanged(world: Path, cache: Path, tmp_path: Path) -> None:
     """A stage on the shelf and the run's own are one file under two names, until one of them is written anew."""
     folder, shelf = tmp_path / "run", tmp_path / "shelf"
     train(world, cache, folder, "source-only", shelf)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one is a wish, two are an order; the way on is told in a plain line."""
+"""The first Ctrl-C or SIGTERM stops after the step, the second at once; a plain line says how to resume."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def where(world: Path, cache: Path, out: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("stop_in_step_3")
-def test_a_stop_saves_that_step_and_tells_the_way_on(
+def test_a_stop_saves_that_step_and_says_how_to_resume(
     world: Path, cache: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert call(where(world, cache, tmp_path / "my run")) == 130
-    told = capfd.readouterr().err.splitlines()
-    assert told[0] == "stopping after this step ..."
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0] == "stopping after this step ..."
     again = f"stopped; to resume, run the same command again, or: ssdg resume '{tmp_path / 'my run'}'"
-    assert told[1:] == [again]
+    assert lines[1:] == [again]
     meta = read_meta(tmp_path / "my run" / "stages" / "1-main.safetensors")
     assert meta is not None
     assert meta["step"] == 3

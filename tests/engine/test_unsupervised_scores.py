@@ -40,7 +40,7 @@ def plain_information(rows: list[list[float]]) -> float:
 
 
 def plain_density(rows: list[list[float]], temperature: float) -> float:
-    """Neighbour by neighbour: the entropy of exp(cos / t) / sum over the others."""
+    """Neighbor by neighbor: the entropy of exp(cos / t) / sum over the others."""
     entropies = []
     for i, a in enumerate(rows):
         weights = []
@@ -126,8 +126,8 @@ def test_no_image_is_refused(score: Any) -> None:
 
 def test_logits_that_are_not_finite_score_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsupervised, "all_logits", lambda *_: torch.full((2, 3, 4), torch.nan))
-    told = unsupervised.unsupervised_scores(*[None] * 3)  # type: ignore[list-item]
-    assert told == {"agreement": None, "information": None, "density": None}
+    scores = unsupervised.unsupervised_scores(*[None] * 3)  # type: ignore[list-item]
+    assert scores == {"agreement": None, "information": None, "density": None}
 
 
 def test_which_images_depends_on_their_content_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,19 +176,19 @@ def test_methods_that_share_stages_over_targets_are_scored_in_the_end(
     world: Path, cache: Path, tmp_path: Path
 ) -> None:
     """A stage of source-only is one for all targets, whose unlabeled images differ: each run scores its own."""
-    found, targets = {}, ("sketch", "neon", "night")
+    densities, targets = {}, ("sketch", "neon", "night")
     for target in targets:
         config, problem = open_run(short_settings("source-only", data=str(world), target=target), cache, device="cpu")
         problem = with_other_targets(config, problem, targets, cache)
         result = run(config, problem, tmp_path / target, start_machine("cpu"), stage_cache=tmp_path / "shelf")
         assert all("unsupervised" not in row for row in result["epochs"])
         assert result["unsupervised"]["agreement"] is None  # it has one network
-        found[target] = result["unsupervised"]["density"]
+        densities[target] = result["unsupervised"]["density"]
     assert len(list((tmp_path / "shelf").glob("*.safetensors"))) == 1
-    assert len(set(found.values())) == 3
+    assert len(set(densities.values())) == 3
     config, problem = open_run(short_settings("source-only", data=str(world), target="neon"), cache, device="cpu")
     alone = run(config, problem, tmp_path / "alone", start_machine("cpu"))
-    assert alone["unsupervised"]["density"] == found["neon"]
+    assert alone["unsupervised"]["density"] == densities["neon"]
 
 
 def test_other_truths_of_unlabeled_images_change_no_score(world: Path, cache: Path, tmp_path: Path) -> None:

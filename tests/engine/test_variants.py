@@ -56,7 +56,7 @@ def test_a_variant_trains_stops_anywhere_and_can_be_used(
     assert any(others) == (name != "one cycle")  # the first cycle knows nothing of a second
     assert len(result["epochs"]) == more.get("cycles", 2)
     assert load_model(tmp_path / "run", "cpu").logits(_picture(world)).shape == (2, 1, 3)
-    # Lose the last stage and all after it, go on, and end with the same bits.
+    # Lose the last stage and all after it, resume, and end with the same bits.
     last = sorted((tmp_path / "run" / "stages").glob("*-dcg.safetensors"))[-1]
     again = Path(shutil.copytree(tmp_path / "run", tmp_path / "again"))
     (again / "stages" / last.name).unlink()
@@ -129,7 +129,7 @@ def test_a_dry_run_of_every_preset(preset: str, world: Path, cache: Path, capsys
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"apl_backbone": "resnet81"}, "did you mean 'resnet18'"),
         ({"apl_backbone": "resnet18", "apl_weights": "gone.pth"}, "gone.pth"),
@@ -138,9 +138,9 @@ def test_a_dry_run_of_every_preset(preset: str, world: Path, cache: Path, capsys
     ],
 )
 def test_a_backbone_that_cannot_work_is_refused_before_the_data(
-    more: dict[str, Any], told: str, world: Path, tmp_path: Path
+    more: dict[str, Any], message: str, world: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         open_run(short_settings("eid", data=str(world), **more), tmp_path / "cache", device="cpu")
     assert not (tmp_path / "cache").exists()
 
@@ -161,7 +161,7 @@ def test_domains_named_as_stages_are_or_at_great_length(world: Path, cache: Path
     assert len(list((tmp_path / "run" / "stages").iterdir())) == 3
 
 
-def test_seconds_add_up_and_events_tell_what_was_found(world: Path, cache: Path, tmp_path: Path) -> None:
+def test_seconds_add_up_and_events_report_finished_stages(world: Path, cache: Path, tmp_path: Path) -> None:
     train_here(world, cache, tmp_path, "eid", cycles=1)
     first = json.loads((tmp_path / "result.json").read_text())
     (tmp_path / "result.json").unlink()

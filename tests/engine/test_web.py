@@ -1,4 +1,4 @@
-"""Training on a crawl: what the three strategies let training see, and what is told of it afterwards."""
+"""Training on a crawl: what the three strategies let training see, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def opened(world: Path, cache: Path, crawl: Path, method: str = "eid", **more: A
 def test_keywords_and_what_is_of_no_class_are_read_from_folders(world: Path, cache: Path, crawl: Path) -> None:
     problem = opened(world, cache, crawl)
     assert list(problem.task.unlabeled) == ["neon"]  # the crawl takes the place of the other domains
-    told = zip(problem.paths["neon"], problem.web_labels["neon"], problem.truth["neon"], strict=True)
-    for path, keyword, truth in told:
+    rows = zip(problem.paths["neon"], problem.web_labels["neon"], problem.truth["neon"], strict=True)
+    for path, keyword, truth in rows:
         folder = path.rpartition("neon/")[2].split("/")[0]
         assert keyword == (CLASSES.index(folder) if folder in CLASSES else -1)
         assert truth == (OOD if "ood" in Path(path).parts else -1)
@@ -61,17 +61,17 @@ def test_keywords_and_what_is_of_no_class_are_read_from_folders(world: Path, cac
 def test_a_manifest_says_which_images_there_are_and_their_keywords(
     world: Path, cache: Path, crawl: Path, tmp_path: Path
 ) -> None:
-    found = tmp_path / "found"
-    shutil.copytree(crawl, found)
+    crawl_copy = tmp_path / "found"
+    shutil.copytree(crawl, crawl_copy)
     manifest = Manifest()
     manifest.put(Row("ring", "kept", "bar/2.png", source="a"))
     manifest.put(Row("disc", "kept", "disc/3.png", source="b"))
     manifest.put(Row("ring", "refused", reason="duplicate", source="c"))
-    write_manifest(found, manifest)
-    problem = opened(world, cache, found)
-    told = dict(zip(problem.paths["found"], problem.web_labels["found"].tolist(), strict=True))
-    assert told == {path: y for path, y in (("bar/2.png", 2), ("disc/3.png", 1)) if path in told}
-    assert told  # a fifth is held out by content
+    write_manifest(crawl_copy, manifest)
+    problem = opened(world, cache, crawl_copy)
+    web_labels = dict(zip(problem.paths["found"], problem.web_labels["found"].tolist(), strict=True))
+    assert web_labels == {path: y for path, y in (("bar/2.png", 2), ("disc/3.png", 1)) if path in web_labels}
+    assert web_labels  # a fifth is held out by content
 
 
 def test_ignored_web_labels_are_out_of_reach(world: Path, cache: Path, crawl: Path, permuted: Path) -> None:
@@ -86,8 +86,8 @@ def test_other_keywords_change_the_weights_unless_they_are_ignored(
     strategy: str, world: Path, cache: Path, crawl: Path, permuted: Path, tmp_path: Path
 ) -> None:
     for number, folder in enumerate((crawl, permuted)):
-        given = {"web": [str(folder)], "web_label": strategy, "epochs": 1}
-        train_here(world, cache, tmp_path / str(number), "eid", **given)
+        settings = {"web": [str(folder)], "web_label": strategy, "epochs": 1}
+        train_here(world, cache, tmp_path / str(number), "eid", **settings)
     assert same_weights(tmp_path / "0", tmp_path / "1") == (strategy == "ignored")
 
 
@@ -97,24 +97,26 @@ def test_other_keywords_change_the_weights_unless_they_are_ignored(
 def test_baselines_run_under_their_strategies(
     method: str, strategy: str, world: Path, cache: Path, crawl: Path, tmp_path: Path
 ) -> None:
-    given = {"web": [str(crawl)], "web_label": strategy, "epochs": 1}
-    result = train_here(world, cache, tmp_path, method, **given)
+    settings = {"web": [str(crawl)], "web_label": strategy, "epochs": 1}
+    result = train_here(world, cache, tmp_path, method, **settings)
     assert result["web_labels"]["strategy"] == strategy
     assert result["web_labels"]["domains"]["neon"]["ood"] > 0
 
 
-def test_a_crawl_of_ones_own_folders_stands_beside_an_unlabeled_one(world: Path, cache: Path, crawl: Path) -> None:
+def test_a_crawl_in_custom_folders_next_to_an_unlabeled_folder(world: Path, cache: Path, crawl: Path) -> None:
     folders = {"data": None, "labeled": str(world / "photo"), "target": str(world / "night")}
-    given = short_settings("eid", **folders, unlabeled=[str(world / "sketch")], web=[str(crawl)], web_label="refined")
-    config, problem = open_run(given, cache, device="cpu")
+    settings = short_settings(
+        "eid", **folders, unlabeled=[str(world / "sketch")], web=[str(crawl)], web_label="refined"
+    )
+    config, problem = open_run(settings, cache, device="cpu")
     assert list(problem.task.unlabeled) == ["sketch", "neon"]
     assert list(problem.task.web) == ["neon"]
     assert config.settings.clean_rate == 0.6  # type: ignore[attr-defined]
 
 
-def test_crawls_of_one_name_are_told_apart(world: Path, cache: Path, crawl: Path, permuted: Path) -> None:
-    given = short_settings("eid", data=str(world), web=[str(crawl), str(permuted)], target="night")
-    _, problem = open_run(given, cache, device="cpu")
+def test_crawls_of_the_same_name_are_distinguished(world: Path, cache: Path, crawl: Path, permuted: Path) -> None:
+    settings = short_settings("eid", data=str(world), web=[str(crawl), str(permuted)], target="night")
+    _, problem = open_run(settings, cache, device="cpu")
     assert list(problem.task.unlabeled) == ["neon", "neon-2"]
     assert not np.array_equal(problem.web_labels["neon"], problem.web_labels["neon-2"])
 
@@ -137,24 +139,24 @@ def test_a_crawl_is_found_by_its_role(world: Path, cache: Path, tmp_path: Path) 
         shutil.copytree(world / "photo", root / name)
 
     def rate(**more: Any) -> float:
-        given = {**short_settings("eid", data=str(root)), "labeled": "photo", "target": "sketch", **more}
-        return float(open_run(given, cache, device="cpu")[0].settings.clean_rate)  # type: ignore[attr-defined]
+        settings = {**short_settings("eid", data=str(root)), "labeled": "photo", "target": "sketch", **more}
+        return float(open_run(settings, cache, device="cpu")[0].settings.clean_rate)  # type: ignore[attr-defined]
 
     assert rate() == rate(unlabeled=["web"]) == 0.6
     assert rate(setting="uda") == rate(unlabeled=["cartoon"]) == 0.4
 
 
 @pytest.mark.parametrize(
-    ("method", "strategy", "told"),
+    ("method", "strategy", "message"),
     [
         ("mcd", "retained", "method 'mcd' does not support web-labels that are retained; give --web-label ignored"),
         ("rsc", "refined", "give --web-label ignored or retained, or --method eid"),
     ],
 )
 def test_a_strategy_that_the_method_has_not(
-    method: str, strategy: str, told: str, world: Path, cache: Path, crawl: Path
+    method: str, strategy: str, message: str, world: Path, cache: Path, crawl: Path
 ) -> None:
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         opened(world, cache, crawl, method, web_label=strategy)
 
 
@@ -178,15 +180,18 @@ def audited(world: Path, cache: Path, crawl: Path, truth: list[int], web: list[i
     problem = opened(world, cache, crawl)
     pool, count = problem.task.unlabeled["neon"], len(truth)
     few = type(pool)(pool.images.take(np.arange(count)), pool.domain[:count])
-    told = {"neon": np.array(truth)}, {"neon": np.array(web)}
-    known = Problem(problem.task, problem.domains, truth=told[0], web_labels=told[1])
+    hidden = {"neon": np.array(truth)}, {"neon": np.array(web)}
+    known = Problem(problem.task, problem.domains, truth=hidden[0], web_labels=hidden[1])
     y = np.array(labels["y"])
-    made = PseudoLabels(y, np.array(labels["keep"]), np.array(labels["confidence"], np.float32), y[None])
-    return {"labels": to_json(audit_labels(made, few, known)["neon"]), "web": to_json(audit_web(known)["neon"])}
+    pseudo_labels = PseudoLabels(y, np.array(labels["keep"]), np.array(labels["confidence"], np.float32), y[None])
+    return {
+        "labels": to_json(audit_labels(pseudo_labels, few, known)["neon"]),
+        "web": to_json(audit_web(known)["neon"]),
+    }
 
 
 def test_the_audit_by_hand(world: Path, cache: Path, crawl: Path) -> None:
-    found = audited(
+    audits = audited(
         world,
         cache,
         crawl,
@@ -196,7 +201,7 @@ def test_the_audit_by_hand(world: Path, cache: Path, crawl: Path) -> None:
         keep=[True, True, True, False, True, False, True],
         confidence=[0.9, 0.6, 0.5, 0.4, 0.5, 0.3, 0.1],
     )
-    assert found["labels"] == {
+    assert audits["labels"] == {
         "images": 7,
         "kept": 5,
         "accuracy": 50.0,  # the first two of the four whose class is known
@@ -210,17 +215,17 @@ def test_the_audit_by_hand(world: Path, cache: Path, crawl: Path) -> None:
         "repaired": 1,
         "broken": 1,  # the third
     }
-    assert found["web"] == {"images": 7, "kept": 7, "accuracy": 50.0, "kept_accuracy": 50.0, "ood": 2, "ood_kept": 2}
+    assert audits["web"] == {"images": 7, "kept": 7, "accuracy": 50.0, "kept_accuracy": 50.0, "ood": 2, "ood_kept": 2}
 
 
 def test_the_audit_of_labels_that_reject_nothing(world: Path, cache: Path, crawl: Path) -> None:
-    given = {"y": [0, 1, 2], "keep": [True] * 3, "confidence": [0.5] * 3}
-    row = audited(world, cache, crawl, truth=[0, OOD, -1], web=[0, 1, 2], **given)["labels"]
+    labels = {"y": [0, 1, 2], "keep": [True] * 3, "confidence": [0.5] * 3}
+    row = audited(world, cache, crawl, truth=[0, OOD, -1], web=[0, 1, 2], **labels)["labels"]
     assert (row["ood_precision"], row["ood_recall"], row["ood_auroc"]) == (None, 0.0, 50.0)
-    row = audited(world, cache, crawl, truth=[-1, OOD, -1], web=[0, 1, 2], **given)["labels"]
+    row = audited(world, cache, crawl, truth=[-1, OOD, -1], web=[0, 1, 2], **labels)["labels"]
     assert row["ood_recall"] == 0.0
     assert not {"ood_precision", "ood_auroc"} & set(row)  # of what was left out, nobody knows what is of a class
-    row = audited(world, cache, crawl, truth=[0, 1, -1], web=[0, 1, 2], **given)["labels"]
+    row = audited(world, cache, crawl, truth=[0, 1, -1], web=[0, 1, 2], **labels)["labels"]
     assert not [key for key in row if key.startswith("ood")]
 
 
@@ -235,8 +240,8 @@ def test_an_open_set_labeler_leaves_images_out(world: Path, cache: Path, crawl: 
     """Nothing draws images to 'unknown' at weight 0; a boundary near 1 takes them all there."""
 
     def run(**labeler: float) -> dict[str, Any]:
-        given = {"epochs": 8, "batch": 4, "lr": 0.02, **labeler}
-        more = {"web": [str(crawl)], "apl": "osbp", "cycles": 1, "epochs": 1, "labeler": given}
+        labeler_settings = {"epochs": 8, "batch": 4, "lr": 0.02, **labeler}
+        more = {"web": [str(crawl)], "apl": "osbp", "cycles": 1, "epochs": 1, "labeler": labeler_settings}
         return train_here(world, cache, tmp_path / str(labeler), "eid", **more)
 
     audit = run(weight=0.0)["pseudo_labels"][0]

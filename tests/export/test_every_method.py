@@ -25,7 +25,7 @@ def built(method: str, backbone: str = "digits-cnn", temperature: float | None =
     torch.manual_seed(0)
     registered = find_method(method)
     learner = registered.learner(lambda: build_backbone(backbone), Sizes(3, 2), registered.settings())
-    for name, buffer in learner.nets.named_buffers():  # as after training: statistics of their own
+    for name, buffer in learner.nets.named_buffers():  # as after training: different statistics
         if name.endswith("running_var"):
             buffer.uniform_(0.5, 2)
     rejection = choose_thresholds(np.linspace(0, 1, 50))

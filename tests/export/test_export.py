@@ -35,7 +35,7 @@ def session_of(path: Path) -> tuple[Any, dict[str, Any]]:
     return session, json.loads(session.get_modelmeta().custom_metadata_map[METADATA_KEY])
 
 
-def test_an_onnx_file_and_what_it_tells(
+def test_an_onnx_file_and_its_metadata(
     run: Path, model: Model, capsys: pytest.CaptureFixture[str], world: Path
 ) -> None:
     assert call(args("export", run, "--format", "onnx", "--images", world / "night")) == 0
@@ -54,7 +54,7 @@ def test_an_onnx_file_and_what_it_tells(
         assert np.allclose(actual, plain / plain.sum(1, keepdim=True), atol=1e-5)
 
 
-def test_scores_beside_probabilities_and_floats_for_images(run: Path, model: Model, tmp_path: Path) -> None:
+def test_scores_next_to_probabilities_and_floats_for_images(run: Path, model: Model, tmp_path: Path) -> None:
     out = tmp_path / "new" / "model.onnx"
     assert call(args("export", run, "--format", "onnx", "--reject", "--preprocessing", "beside", "-o", out)) == 0
     session, metadata = session_of(out)

@@ -1,4 +1,4 @@
-"""The commands and the snippet of docs/export.md run as they stand."""
+"""The commands and the snippet of docs/export.md run as written."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_the_page_runs(
     for command in commands:
         more = ["--tolerance", "1"] if "--quantize" in command else []  # these networks know nothing
         assert call([*shlex.split(command), *more]) == 0, command
-    made = ("runs/mine/model.onnx", "kiosk.onnx", "runs/mine/model-int8.onnx", "runs/mine/model.pt2")
-    assert all(Path(name).is_file() for name in made)
+    outputs = ("runs/mine/model.onnx", "kiosk.onnx", "runs/mine/model-int8.onnx", "runs/mine/model.pt2")
+    assert all(Path(name).is_file() for name in outputs)
     assert Path("shipped/model.json").is_file()
     capsys.readouterr()
     (snippet,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -37,7 +37,7 @@ def test_the_page_runs(
 
 
 def test_commands_of_other_pages_are_of_the_same_kind() -> None:
-    """README tells of the command with words that it has."""
+    """README uses options of the command that the page documents."""
     readme = (PAGE.parent.parent / "README.md").read_text(encoding="utf-8")
     lines = re.findall(r"^ssdg export ([^#\n]*)", readme, re.MULTILINE)
     assert lines

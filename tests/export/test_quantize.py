@@ -120,7 +120,7 @@ def test_speed_is_a_ratio_of_medians(plain: Path) -> None:
     assert batch == 32
 
 
-def test_images_beside_are_floats() -> None:
+def test_separate_preprocessing_takes_floats() -> None:
     converted = to_graph_input(np.full((2, 4, 4, 3), 255, np.uint8), GraphOptions(has_preprocessing=False))
     assert converted.dtype == np.float32
     assert converted.shape == (2, 3, 4, 4)

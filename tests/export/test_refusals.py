@@ -131,7 +131,7 @@ def test_thresholds_that_are_not_there(run: Path, tmp_path: Path, complaint) -> 
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
-def test_a_missing_extra_is_told(package: str, run: Path, monkeypatch: pytest.MonkeyPatch, complaint) -> None:  # type: ignore[no-untyped-def]
+def test_a_missing_extra_is_reported(package: str, run: Path, monkeypatch: pytest.MonkeyPatch, complaint) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setitem(sys.modules, package, None)
     assert "pip install 'ssdg[export]'" in complaint("export", run, "--format", "onnx")
 

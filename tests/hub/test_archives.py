@@ -75,7 +75,7 @@ def test_no_name_leads_outside(tmp_path: Path, form: str, name: str) -> None:
 
 
 @given(st.text(alphabet="ab./\\:\0 C", max_size=12))
-def test_every_place_is_inside(name: str) -> None:
+def test_every_path_is_inside(name: str) -> None:
     try:
         path = safe_path(name)
     except FetchError:
@@ -189,7 +189,7 @@ def test_what_is_no_image_is_not_written(tmp_path: Path, form: str) -> None:
     assert unpacked(tmp_path, PACK[form]({**junk, **GOOD})) == GOOD
 
 
-def test_archives_inside_are_unpacked_at_their_place(tmp_path: Path) -> None:
+def test_nested_archives_are_unpacked_in_place(tmp_path: Path) -> None:
     inner = {"dog/0.png": b"one"}
     content = zipped({"PACS/photo.zip": zipped(inner), "PACS/sketch.tar.gz": tarred({"dog/1.png": b"two"})})
     assert unpacked(tmp_path, content) == {"PACS/photo/dog/0.png": b"one", "PACS/sketch/dog/1.png": b"two"}
@@ -207,23 +207,23 @@ def test_nesting_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["zip", "tar.gz"])
-def test_damage_is_told(tmp_path: Path, form: str) -> None:
+def test_damage_is_reported(tmp_path: Path, form: str) -> None:
     content = PACK[form]({"photo/dog/0.png": bytes(range(256)) * 400})
     assert_refused(tmp_path, content[: len(content) // 2], "damaged|is not a .zip, .tar or .tar.gz archive")
 
 
-def test_a_wrong_checksum_is_told(tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_reported(tmp_path: Path) -> None:
     content = bytearray(zipped({"photo/dog/0.png": b"abcdefgh"}))
     content[content.index(b"abcdefgh")] ^= 1
     assert_refused(tmp_path, bytes(content), "damaged: Bad CRC-32")
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>not found</html>", b"Rar!\x1a\x07\x00", b"\x1f\x8b", b"PK\x03\x04"])
-def test_what_is_no_archive_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_an_archive_is_reported(tmp_path: Path, content: bytes) -> None:
     assert_refused(tmp_path, content, "is not a .zip, .tar or .tar.gz archive|is damaged")
 
 
-def test_a_zip_with_a_password_is_told(tmp_path: Path) -> None:
+def test_a_zip_with_a_password_is_reported(tmp_path: Path) -> None:
     content = bytearray(zipped({"0.png": b"x" * 20}))
     for magic, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         content[content.index(magic) + offset] |= 1

@@ -74,7 +74,7 @@ def test_a_wrong_hash_is_refused(site: Site, hub: Path, content: bytes) -> None:
     assert not (hub / file).exists()
 
 
-def test_what_cannot_be_downloaded_is_told_with_all_ways_out(site: Site, hub: Path) -> None:
+def test_a_failed_download_is_reported_with_all_alternatives(site: Site, hub: Path) -> None:
     with pytest.raises(UserError) as caught:
         download_imagenet_weights("resnet50", "imagenet", QUICK)
     message = str(caught.value)
@@ -84,7 +84,7 @@ def test_what_cannot_be_downloaded_is_told_with_all_ways_out(site: Site, hub: Pa
     assert "\n" not in message
 
 
-def test_a_folder_that_cannot_be_written_is_told(site: Site, hub: Path) -> None:
+def test_a_folder_that_is_not_writable_is_reported(site: Site, hub: Path) -> None:
     hub.parent.mkdir(parents=True)
     hub.write_text("a file in the way")
     with pytest.raises(UserError, match=r"could not be downloaded .* put that file into"):

@@ -133,13 +133,13 @@ def test_one_source_can_be_chosen(case: Case) -> None:
     assert case.site.count["/0/PACS.zip"] == 1
 
 
-def test_an_address_of_ones_own(case: Case) -> None:
+def test_a_custom_address(case: Case) -> None:
     case.site.routes = {"/mine.bin": ranged(ARCHIVE)}
     assert case.fetch("--source", f"{case.site.url}/mine.bin") == 0, case.complained
     case.assert_whole()
 
 
-def test_where_all_sources_fail_people_are_told_what_to_do(case: Case) -> None:
+def test_if_all_sources_fail_the_message_says_what_to_do(case: Case) -> None:
     case.publish({"PACS.zip": servers.status(404)}, {"PACS.zip": servers.status(403)})
     assert case.fetch() == 2
     assert case.complained == (
@@ -149,7 +149,7 @@ def test_where_all_sources_fail_people_are_told_what_to_do(case: Case) -> None:
     case.assert_nothing()
 
 
-def test_without_a_network_the_same_is_told_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_the_same_is_reported_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # discard: nobody listens
     assert case.fetch() == 2
     assert "no connection to drive.google.com: Connection refused" in case.complained
@@ -159,7 +159,7 @@ def test_without_a_network_the_same_is_told_at_once(case: Case, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["pacs-web", "office-web"])
-def test_what_has_no_address_is_told(case: Case, name: str) -> None:
+def test_a_dataset_without_an_address_is_reported(case: Case, name: str) -> None:
     assert case.fetch(name=name) == 2
     assert "has no known URL; ask the authors" in case.complained
     assert "https://github.com/MetaVisionLab/SSDG" in case.complained
@@ -195,7 +195,7 @@ def test_a_crawl_and_its_benchmark_from_two_files(case: Case, tmp_path: Path) ->
     assert read_benchmark(case.to).names == tuple(sorted((*DOMAINS, "web")))
 
 
-def test_missing_images_are_told_and_are_a_failure(case: Case, tmp_path: Path) -> None:
+def test_missing_images_are_reported_as_a_failure(case: Case, tmp_path: Path) -> None:
     files = pacs_files()
     del files["photo/dog/0.png"]
     files["sketch/dog/1.png"] = b"no image"
@@ -225,13 +225,13 @@ def test_an_existing_folder_is_left_as_it_is(case: Case) -> None:
         (["--from", "a.zip", "--source", "1"], "set only one of them"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(case: Case, args: list[str], message: str) -> None:
+def test_mistakes_are_reported_in_one_sentence(case: Case, args: list[str], message: str) -> None:
     assert case.fetch(*args) == 2
     assert message in case.complained
     assert not case.to.parent.exists()
 
 
-def test_an_unknown_data_set_is_told(case: Case) -> None:
+def test_an_unknown_dataset_is_reported(case: Case) -> None:
     assert case.fetch(name="pasc") == 2
     assert "unknown dataset 'pasc' (did you mean 'pacs'?)" in case.complained
 
@@ -253,7 +253,7 @@ main(sys.argv[1:])
 """
 
 
-def test_a_killed_fetch_goes_on(case: Case) -> None:
+def test_a_killed_fetch_resumes(case: Case) -> None:
     """SIGKILL while the second half is awaited; the same command then asks for this half alone."""
     half = len(ARCHIVE) // 2
 
@@ -293,10 +293,10 @@ def test_killed_just_after_the_folder_appeared(case: Case, tmp_path: Path) -> No
     work.mkdir(parents=True)
     (work / "PACS.zip").write_bytes(ARCHIVE)
     (case.to.parent / ".PACS.lock").touch()
-    asked = case.site.num_requests
+    num_requests = case.site.num_requests
     assert case.fetch() == 0, case.complained
     assert "PACS was fetched before; verifying it" in case.said
-    assert case.site.num_requests == asked
+    assert case.site.num_requests == num_requests
     assert [path.name for path in case.to.parent.iterdir()] == ["PACS"]
     (tmp_path / "mine.zip").write_bytes(ARCHIVE)
     (tmp_path / "other.zip").write_bytes(zipped(pacs_files()))

@@ -48,7 +48,7 @@ def test_split_lists_come_along(tmp_path: Path) -> None:
 
 
 def test_one_archive_for_each_domain(tmp_path: Path) -> None:
-    """Unpacked each into a folder of its own; some have the domain's name twice, in one spelling or two."""
+    """Each is unpacked into its own folder; some have the domain's name twice, in one spelling or two."""
     files = {
         **pacs_files("0/", ("photo",)),
         **pacs_files("1/sketch/", ("sketch",)),
@@ -85,7 +85,7 @@ def test_one_npz_for_each_domain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["1/", "1/web/", "1/PACS_Webdata/", "1/google images/2021/"])
-def test_a_crawl_beside_the_four_domains(tmp_path: Path, prefix: str) -> None:
+def test_a_crawl_next_to_the_four_domains(tmp_path: Path, prefix: str) -> None:
     crawl = {f"{prefix}{name}/0.jpg": png(n) for n, name in enumerate(PACS_WEB.classes)}
     benchmark = laid_out(tmp_path, {**pacs_files("0/kfold/"), **crawl}, PACS_WEB)
     assert benchmark.names == tuple(sorted((*DOMAINS, "web")))

@@ -78,7 +78,7 @@ def test_a_broken_answer_is_gone_on_with(case: Case) -> None:
     assert case.slept == [1.0, 1.0], "each try brought something, so waits do not grow"
 
 
-def test_a_later_process_goes_on(case: Case) -> None:
+def test_a_later_process_resumes(case: Case) -> None:
     case.site.routes = {"/a.zip": publishers.ranged(DATA, breaks=1)}
     case.begun(DATA[:150_000])
     assert case.get() == DATA
@@ -208,7 +208,7 @@ def test_redirects_to_what_is_no_http_are_not_followed(case: Case, to: str) -> N
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/a", "http://", "http://[::1/a", "a.zip://x"])
-def test_what_is_no_http_address_is_told(case: Case, url: str) -> None:
+def test_an_address_that_is_not_http_is_reported(case: Case, url: str) -> None:
     case.fails("is not an http or https URL|is not a valid URL|no connection to", path=url)
 
 

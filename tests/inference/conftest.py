@@ -18,7 +18,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two hundred images of random colours in folders, some of them broken. Read only."""
+    """Two hundred images of random colors in folders, some of them broken. Read only."""
     folder, rng = tmp_path_factory.mktemp("photos"), random.Random(0)
     for number in range(200):
         path = folder / f"{number % 7}" / f"{number:03}, x.png"

@@ -168,7 +168,7 @@ def test_a_resumed_prediction_makes_the_same_decision(
     assert len(resumed.log) == (100 if dies_after > 300 + 2 * 299 else len(whole.log))
 
 
-def test_an_unknown_precision_is_refused_in_a_sentence(model: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+def test_an_unknown_precision_is_refused_in_one_sentence(model: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     image = tmp_path / "a.png"
     Image.new("RGB", (8, 8)).save(image)
     command = ["predict", str(model), str(image), "-o", str(tmp_path / "out.csv"), "--precision"]

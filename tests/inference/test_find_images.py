@@ -113,7 +113,7 @@ def test_archives(tree: Path) -> None:
     assert paths("photos/more.zip") == ["photos/more.zip/k/y.png", "photos/more.zip/z.jpg"]
     inside = [path for path in paths("photos") if "more" in path]
     assert inside == ["photos/more/k/y.png", "photos/more/z.jpg"]
-    touch(tree, "more/z.jpg")  # unpacked beside it
+    touch(tree, "more/z.jpg")  # unpacked next to it
     assert paths("photos").count("photos/more/z.jpg") == 1
     assert paths("photos/*.zip") == ["photos/more/k/y.png"]
 
@@ -178,7 +178,7 @@ def test_loops_of_links_end_and_marked_folders_are_passed_over(tree: Path) -> No
     assert paths("photos") == before
 
 
-def test_a_link_to_itself_is_a_row_beside_the_others(tree: Path) -> None:
+def test_a_link_to_itself_is_a_row_among_the_others(tree: Path) -> None:
     before = paths("photos")
     (tree / "c" / "self").symlink_to("self")
     entries = {entry.path: entry for entry in find_images(["photos"])}

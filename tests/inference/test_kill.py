@@ -87,7 +87,7 @@ def test_one_process_at_a_time(model: Path, photos: Path, tmp_path: Path, compla
     assert left(tmp_path) == {"out.csv"}
 
 
-def test_ctrl_c_says_how_to_go_on(model: Path, photos: Path, tmp_path: Path) -> None:
+def test_ctrl_c_says_how_to_resume(model: Path, photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     command = [sys.executable, "-m", "ssdg", *predict_args(model, "-", out=out)]
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE)

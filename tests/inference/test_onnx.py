@@ -26,8 +26,8 @@ def photos(tmp_path: Path) -> Path:
     return write_photos(tmp_path / "photos")
 
 
-def solid(*colours: tuple[int, int, int]) -> np.ndarray:
-    return np.stack([np.full((SIZE, SIZE, 3), colour, np.uint8) for colour in colours])
+def solid(*colors: tuple[int, int, int]) -> np.ndarray:
+    return np.stack([np.full((SIZE, SIZE, 3), color, np.uint8) for color in colors])
 
 
 @pytest.mark.parametrize("kind", ["uint8-nhwc", "float32-nchw"])

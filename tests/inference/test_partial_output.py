@@ -63,7 +63,7 @@ def test_what_is_written_is_not_classified_again(
     assert [number for number, row in enumerate(rows) if "seen" in row.values()] == [0]
 
 
-def test_a_run_of_torch_goes_on_as_well(
+def test_a_run_of_torch_resumes_as_well(
     evolved: Path, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
@@ -89,7 +89,7 @@ def test_auto_keeps_the_batch_that_a_part_was_begun_with(
     assert (tmp_path / "out.csv.part").read_text().count(".png") == (4 + 2) * 16
 
 
-def test_other_parts_are_not_taken_over(
+def test_partial_files_of_other_commands_are_refused(
     model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint
 ) -> None:  # type: ignore[no-untyped-def]
     out, part, description = (tmp_path / f"out.csv{end}" for end in ("", ".part", ".part.json"))

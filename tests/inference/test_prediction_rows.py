@@ -59,7 +59,7 @@ def test_what_is_no_row_ends_the_reading(rows, tmp_path: Path) -> None:  # type:
 
 
 @pytest.mark.parametrize("name", ["out", "out.txt", "out.csv.gz", ".csv"])
-def test_suffixes_that_tell_no_format(name: str) -> None:
+def test_suffixes_without_a_format(name: str) -> None:
     with pytest.raises(UserError, match=r"ends with .csv, .jsonl, .parquet"):
         find_format(Path(name))
 

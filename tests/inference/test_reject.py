@@ -108,7 +108,7 @@ def test_predict_without_reject_is_as_it_was(trained: Path, with_ood: Path, tmp_
     assert header == "path,class,confidence,second,second_confidence,error"
 
 
-def test_evaluate_tells_of_images_of_no_class(
+def test_evaluate_reports_images_of_no_class(
     trained: Path, model: Model, world: Path, with_ood: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = evaluated(trained, world / "photo", cache, capsys)

@@ -24,7 +24,7 @@ class Brightness:
     """Dark or light, by the first pixel; remembers how many images it was asked for at once."""
 
     fits: int = 1000
-    asked: list[int] = field(default_factory=list)
+    batch_sizes: list[int] = field(default_factory=list)
     classes: tuple[str, ...] = ("dark", "light")
     size: int = 8
     rejection: Rejection | None = None
@@ -33,7 +33,7 @@ class Brightness:
         return 1 << 30
 
     def answer(self, images: np.ndarray) -> Answer:
-        self.asked.append(len(images))
+        self.batch_sizes.append(len(images))
         if len(images) > self.fits:
             raise OutOfMemory
         light = images[:, 0, 0, 0] / 255
@@ -49,7 +49,7 @@ def grey(folder: Path, *values: int) -> Path:
     return folder
 
 
-def test_rows_stand_in_the_order_of_the_images_with_all_that_cannot_be_read(tmp_path: Path) -> None:
+def test_rows_follow_the_order_of_the_images_including_unreadable_ones(tmp_path: Path) -> None:
     folder = grey(tmp_path / "in", 51, 204, 255, 102)
     (folder / "001b.jpg").write_bytes(b"")
     (folder / "002b.jpg").symlink_to("nowhere")
@@ -67,7 +67,7 @@ def test_rows_stand_in_the_order_of_the_images_with_all_that_cannot_be_read(tmp_
         ("003.png", "dark", 0.6, "light", ""),
         ("x", "", 0.0, "", "does not exist"),
     ]
-    assert model.asked == [2, 2]  # of a batch without an image nothing is asked
+    assert model.batch_sizes == [2, 2]  # of a batch without an image nothing is asked
 
 
 def test_no_more_than_one_batch_is_read_ahead(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does(tmp_path: Path) -> No
     model = Brightness(fits=3)
     whole = [row for part in predict_batches(Brightness(), find_images([str(folder)]), batch=20) for row in part]
     assert [row for part in predict_batches(model, find_images([str(folder)]), batch=10) for row in part] == whole
-    assert model.asked == [10, 5, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]  # and it stays small
+    assert model.batch_sizes == [10, 5, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]  # and it stays small
     with pytest.raises(UserError, match="a single image does not fit"):
         list(predict_batches(Brightness(fits=0), find_images([str(folder)]), batch=10))
 

@@ -141,14 +141,14 @@ def test_commands_that_need_no_torch(
     assert output in done.stdout + done.stderr
 
 
-def test_a_missing_onnxruntime_is_told(photos: Path, tmp_path: Path) -> None:
+def test_a_missing_onnxruntime_is_reported(photos: Path, tmp_path: Path) -> None:
     model = write_colors(tmp_path / "model.onnx")
     done = without(("onnxruntime",), "predict", model, photos, "-o", tmp_path / "out.csv")
     assert done.returncode == 2
     assert done.stderr.endswith("needs onnxruntime, which is not installed; run pip install 'ssdg[onnx]'\n")
 
 
-def test_a_missing_pyarrow_is_told_before_anything_is_read(
+def test_a_missing_pyarrow_is_reported_before_anything_is_read(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint
 ) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("ssdg.inference.predictions.find_spec", lambda name: None)

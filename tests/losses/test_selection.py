@@ -42,7 +42,7 @@ def test_clean_rate_by_hand():
     assert rates == pytest.approx([1, 0.9, 0.8, 0.6, 0.6])
 
 
-def test_clean_rate_depends_on_all_it_is_given():
+def test_clean_rate_depends_on_all_its_arguments():
     assert clean_rate(2, ramp_epochs=4, delta=0.4) != clean_rate(3, ramp_epochs=4, delta=0.4)
     assert clean_rate(2, ramp_epochs=4, delta=0.4) != clean_rate(2, ramp_epochs=5, delta=0.4)
     assert clean_rate(2, ramp_epochs=4, delta=0.4) != clean_rate(2, ramp_epochs=4, delta=0.5)
@@ -132,7 +132,7 @@ def test_clean_mask_by_hand():
     assert clean_mask(pool, 1.0, eligible=eligible).tolist() == [True, False, False, True, True]
 
 
-def test_clean_mask_depends_on_all_it_is_given():
+def test_clean_mask_depends_on_all_its_arguments():
     masks = [
         clean_mask(POOL, 0.4),
         clean_mask(POOL, 0.8),
@@ -306,7 +306,7 @@ def test_keywords_pull_or_push_uncertain_images(match):
     assert (weighed[36:48].argmax(1) == (0 if match else 1)).all()  # those that are sure stay
 
 
-def test_weigh_keywords_depends_on_all_it_is_given():
+def test_weigh_keywords_depends_on_all_its_arguments():
     base = weigh_keywords(CROWD, KEYWORDS, 1.0)
     assert not torch.allclose(base, weigh_keywords(CROWD.flip(1), KEYWORDS, 1.0))
     assert not torch.allclose(base, weigh_keywords(CROWD, torch.tensor([0, 1, 2]), 1.0))

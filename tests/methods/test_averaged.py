@@ -42,7 +42,7 @@ def plain_diversity(logits):
 
 
 class PlainAveraged:
-    """One or two networks with an update of their own each; averages are dictionaries of weights and statistics."""
+    """One or two networks with separate updates; averages are dictionaries of weights and statistics."""
 
     def __init__(self, start, cfg):
         self.nets = [deepcopy(start[name]) for name in ("first", "second") if name in start]

@@ -72,7 +72,7 @@ def test_dcg_learns_the_labeled_domain_and_the_pseudo_labels_of_this_cycle():
         assert not pseudo.trusted.any()
 
 
-def test_labelers_start_from_the_labeled_domain_and_go_on_from_the_intermediate_one():
+def test_labelers_start_from_the_labeled_domain_and_continue_from_the_intermediate_one():
     recorder, *_ = run(cycles=3)
     for name in ("sea", "sky"):
         first, second, third = (args["labeled"] for args in recorder.trained(f"apl/{name}"))

@@ -69,6 +69,6 @@ def test_logits_are_those_of_the_one_network():
     torch.testing.assert_close(dan.logits(X), dan.nets["head"](dan.nets["features"](X)).unsqueeze(0))
 
 
-def test_a_batch_of_one_image_is_refused_in_a_sentence():
+def test_a_batch_of_one_image_is_refused_in_one_sentence():
     with pytest.raises(UserError, match="not 6 and 1; raise batch"):
         learner().step(batch(u=U[:1]), at_epoch(0))

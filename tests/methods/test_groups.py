@@ -93,7 +93,7 @@ def test_one_domain_is_trained_as_groups(count):
     assert "unlabeled" not in args
 
 
-def test_given_domains_are_kept():
+def test_existing_domains_are_preserved():
     both = concat_labeled([labeled_set([10, 20], [0, 1]), labeled_set([15, 25], [0, 1], domain=1, trusted=False)])
     recorder = Recorder(random_logits)
     product = METHOD.fit(replace(TASK, labeled=both), recorder, recorder.build, GroupSettings())

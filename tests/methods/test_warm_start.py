@@ -56,7 +56,7 @@ def test_one_warm_start_for_two_batches(world: Path, cache: Path) -> None:
     assert warm(batch=4, warm_batch=6).batch == 6
 
 
-def test_a_backbone_of_its_own_choice_is_left_alone(world: Path, cache: Path) -> None:
+def test_a_backbone_chosen_by_the_method_is_left_alone(world: Path, cache: Path) -> None:
     config, problem = open_run(short_settings("mcd", data=str(world), warm_epochs=1), cache)
     plain = Builder(NetworkSettings.of(config), 3, start_machine("cpu")).build
     build = warm_build(problem.task, Filler(), plain, warm_settings(config))  # type: ignore[arg-type]

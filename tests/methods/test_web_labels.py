@@ -29,7 +29,7 @@ def run(task, **settings):
     return recorder
 
 
-def test_retained_labels_stand_in_every_cycle_and_have_no_labeler():
+def test_retained_labels_are_used_in_every_cycle_without_a_labeler():
     recorder = run(with_web("retained"), cycles=2)
     assert {built.key for built in recorder.builds} == {"apl/sky", "dcg"}
     for cycle, args in enumerate(recorder.trained("dcg"), start=1):
@@ -142,7 +142,7 @@ def test_rejected_images_enter_the_clean_set_only_if_they_may(clean_rejected):
     assert is_clean[~is_known].any() == clean_rejected
 
 
-def test_rejecting_everything_is_told():
+def test_rejecting_everything_is_reported():
     recorder = OpenRecorder(1e4)
     with pytest.raises(UserError, match=r"osbp rejected every unlabeled image in cycle 1; .* apl=mcd"):
         fit(TASK, recorder, recorder.build, EidSettings(cycles=1, apl="osbp"))

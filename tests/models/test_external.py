@@ -93,7 +93,7 @@ def test_a_missing_package_is_answered_with_the_pip_line(
     assert message.endswith(f"run pip install 'ssdg[{extra}]'")
 
 
-def test_a_package_that_breaks_at_import_is_told_with_its_reason(
+def test_a_package_that_breaks_at_import_is_reported_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")

@@ -79,7 +79,7 @@ def test_parameters_and_buffers_follow_by_hand() -> None:
     torch.testing.assert_close(ema.average[0].weight, torch.full_like(net[0].weight, 0.19))
 
 
-def test_a_decay_given_to_update_counts_once() -> None:
+def test_a_decay_passed_to_update_counts_once() -> None:
     net = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(net.weight)
     ema = EMA(net, decay=1.0)

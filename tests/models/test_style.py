@@ -232,7 +232,7 @@ def test_attached_styles_act_in_training_only_and_come_off_again(name: str) -> N
     torch.testing.assert_close(net.train()(x), plain)
 
 
-def test_each_stage_gets_a_layer_of_its_own() -> None:
+def test_each_stage_gets_its_own_layer() -> None:
     layers: list[nn.Module] = []
 
     def make() -> nn.Module:

@@ -37,7 +37,7 @@ def test_edges_by_hand() -> None:
     assert laplacian(bump).tolist() == [[[[8.0]]]]
 
 
-def test_hue_is_not_seen_and_colourfulness_is() -> None:
+def test_hue_is_not_seen_and_colorfulness_is() -> None:
     x = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(plain_statistics(x[:, [2, 0, 1]]), plain_statistics(x))
     gray = x.mean(1, keepdim=True).expand_as(x)

@@ -118,7 +118,7 @@ def test_code_in_a_weight_file_is_not_run(tmp_path: Path, state: State, how: str
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02", b"PK\x03\x04broken"])
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_a_damaged_file_is_told_in_one_sentence(tmp_path: Path, content: bytes, suffix: str) -> None:
+def test_a_damaged_file_is_reported_in_one_sentence(tmp_path: Path, content: bytes, suffix: str) -> None:
     file = tmp_path / f"w{suffix}"
     file.write_bytes(content)
     with pytest.raises(UserError, match=rf"weights file '{file}' (cannot be read|was rejected)") as caught:
@@ -126,7 +126,7 @@ def test_a_damaged_file_is_told_in_one_sentence(tmp_path: Path, content: bytes, 
     assert "\n" not in str(caught.value)
 
 
-def test_a_cut_file_is_told_in_one_sentence(tmp_path: Path, state: State) -> None:
+def test_a_cut_file_is_reported_in_one_sentence(tmp_path: Path, state: State) -> None:
     file = tmp_path / "w.pth"
     torch.save(state, file)
     file.write_bytes(file.read_bytes()[:-100])
@@ -134,7 +134,7 @@ def test_a_cut_file_is_told_in_one_sentence(tmp_path: Path, state: State) -> Non
         build_backbone(NAME, str(file))
 
 
-def test_a_foreign_zip_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_foreign_zip_is_reported_in_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "w.pth"
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("readme.txt", "no tensors here")
@@ -143,14 +143,14 @@ def test_a_foreign_zip_is_told_in_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [torch.zeros(3), {}, {"epoch": 3}, [1, 2], {"state_dict": {"a": 1}}])
-def test_a_file_without_state_dict_is_told(tmp_path: Path, content: object) -> None:
+def test_a_file_without_state_dict_is_reported(tmp_path: Path, content: object) -> None:
     file = tmp_path / "w.pth"
     torch.save(content, file)
     with pytest.raises(UserError, match="contains no state dict"):
         build_backbone(NAME, str(file))
 
 
-def test_a_missing_file_and_a_misspelt_word_are_told(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_misspelled_word_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'imagnet' must be .* \(did you mean 'imagenet'\?\)"):
         build_backbone(NAME, "imagnet")
     with pytest.raises(UserError, match="or an existing file"):

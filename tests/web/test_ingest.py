@@ -119,7 +119,7 @@ def test_damaged_entries(tmp_path: Path, capsys: Capture) -> None:
 def test_names_in_an_archive_packed_elsewhere(
     encoding: str, more: tuple[str, ...], tmp_path: Path, capsys: Capture
 ) -> None:
-    """Old packers write names in the encoding of their machine and do not tell which."""
+    """Old packers write names in the encoding of their machine and do not state which."""
     plain = zip_files(tmp_path / "a.zip", {"AAAA/1.png": png(1), "dog/2.png": png(2)}).read_bytes()
     raw = {"utf-8": "éé", "gbk": "小狗"}[encoding].encode(encoding)
     (tmp_path / "a.zip").write_bytes(plain.replace(b"AAAA", raw))

@@ -89,7 +89,7 @@ def test_files_whose_names_are_bytes_of_another_machine(tmp_path: Path, capsys: 
     assert by_origin(tmp_path / "out")["小狗.png"].kept
 
 
-def test_a_wrong_encoding_is_told(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
+def test_a_wrong_encoding_is_reported(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     listing = write(tmp_path / "l.txt", "小狗.png dog\n".encode("gbk"))
     message = complaint("web", "ingest", listing, "-o", tmp_path / "out", "--encoding", "utf-8")
     assert "is not utf-8" in message

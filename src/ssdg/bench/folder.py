@@ -99,7 +99,7 @@ def lock_of_launcher(folder: Path, host: str) -> Path:
 
 
 def error_of(folder: Path, cell: str) -> Path:
-    """Return the file that says in a sentence why a cell failed."""
+    """Return the file that says in one sentence why a cell failed."""
     return cell_folder(folder, cell) / "error.txt"
 
 

@@ -375,7 +375,7 @@ def _smooth(x: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _num_neighbors(side: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return how many of a pixel and the two beside it are inside a row of `side` pixels."""
+    """Return how many of a pixel and its two neighbors are inside a row of `side` pixels."""
     count = torch.full((side,), 3, device=device, dtype=dtype)
     count[0] -= 1
     count[-1] -= 1

@@ -59,7 +59,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Budget:
-    """Settings that fit the minutes, and what to tell the user."""
+    """Settings that fit the minutes, and the message to the user."""
 
     settings: Flat
     note: str

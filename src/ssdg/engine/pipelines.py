@@ -172,16 +172,16 @@ class Counter:
     events: Events | None
     must_stop: Callable[[], bool]
     done: int = 0
-    shown: float = 0.0
+    reported_at: float = 0.0
 
     def __call__(self, num_stored: int) -> None:
         """Count maps that were just stored."""
         self.done += num_stored
         if self.must_stop():
             raise Stopped
-        is_due = self.done == self.total or time.monotonic() - self.shown > SHOW_SECONDS
+        is_due = self.done == self.total or time.monotonic() - self.reported_at > SHOW_SECONDS
         if self.events is not None and is_due:
-            self.shown = time.monotonic()
+            self.reported_at = time.monotonic()
             self.events.emit("extract", done=self.done, total=self.total)
 
 

@@ -178,7 +178,7 @@ def join_rows(parts: Sequence[FeatureRows]) -> FeatureRows:
 
 
 def write_npz_features(path: Path, batches: Iterable[FeatureRows], layout: Layout) -> None:
-    """Write an .npz file, all of which is in memory; unreadable images are in arrays of their own."""
+    """Write an .npz file, all of which is in memory; unreadable images are in separate arrays."""
     features = [np.zeros((0, layout.num_features), layout.dtype)]
     paths, unreadable, reasons = list[str](), list[str](), list[str]()
     for rows in batches:

@@ -517,7 +517,7 @@ NEW_LAYERS: dict[str, Any] = {"lr": 0.01, "trunk_rate": 0.1}
 def sgd(modules: Iterable[nn.Module], settings: Settings) -> Optimizer:
     """Return the paper's optimizer over all parameters of the modules, fused: same numbers, half the time.
 
-    With `trunk_rate`, backbones form a group of their own at `lr` · `trunk_rate`.
+    With `trunk_rate`, backbones form a separate group at `lr` · `trunk_rate`.
     """
     modules = list(modules)
     parameters: list[Any] = [p for m in modules for p in m.parameters() if p.requires_grad]

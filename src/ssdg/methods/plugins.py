@@ -112,7 +112,7 @@ def _run_once(path: Path, source: bytes) -> str:
 
 
 def _run(path: Path, name: str, source: bytes) -> None:
-    """Execute the bytes that the digest is of: neither a file that changed since nor a cached .pyc beside it."""
+    """Execute the bytes of the digest: neither a file that changed since nor a cached .pyc next to it."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "the name ends in .py"
     module = importlib.util.module_from_spec(spec)

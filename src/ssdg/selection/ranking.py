@@ -101,7 +101,7 @@ def judge(groups: Sequence[Group]) -> Mapping[Score, Verdict]:
 
 
 def is_scored(groups: Sequence[Group]) -> bool:
-    """Tell whether any candidate has a scored target."""
+    """Return whether any candidate has a scored target."""
     return any(c.target is not None for group in groups for c in group.candidates)
 
 

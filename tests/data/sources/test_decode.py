@@ -77,7 +77,7 @@ def test_16_bit_grey_is_scaled():
 
 
 def test_first_frame_of_an_animation():
-    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
     data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert decode(data, 8)[0, 0].tolist() == [255, 0, 0]
 

@@ -47,8 +47,8 @@ def test_killed_just_after_the_folder_appeared(arrays: Path, tmp_path: Path) -> 
     assert ".u.lock" in hidden
     assert len(hidden) == 2
     again = [sys.executable, "-c", UNPACK + "main(sys.argv[1:])", *words]
-    said = subprocess.run(again, check=True, capture_output=True, text=True)
-    assert "11 images in" in said.stdout.replace("\n", " ")
+    completed = subprocess.run(again, check=True, capture_output=True, text=True)
+    assert "11 images in" in completed.stdout.replace("\n", " ")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["u"]
 
 

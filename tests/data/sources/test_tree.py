@@ -31,7 +31,7 @@ def test_junk_and_other_files_are_skipped(tmp_path):
     assert paths(tmp_path) == ["a/1.png", "a/2.JPEG"]
 
 
-def test_archive_with_one_top_folder_stands_in_its_place(tmp_path):
+def test_archive_with_one_top_folder_appears_as_that_folder(tmp_path):
     zip_files(tmp_path / "x.zip", {"photo/dog/1.png": png(1), "photo/cat/2.png": png(2), "__MACOSX/z.png": b""})
     assert paths(tmp_path) == ["photo/cat/2.png", "photo/dog/1.png"]
 
@@ -56,7 +56,7 @@ def test_entries_read_back(tmp_path, method):
         assert reader.read(empty) == b""
 
 
-def test_damaged_entry_is_told(tmp_path):
+def test_damaged_entry_is_reported(tmp_path):
     archive = zip_files(tmp_path / "x.zip", {"d/1.png": png(1)})
     data = bytearray(archive.read_bytes())
     data[60] ^= 1
@@ -79,7 +79,7 @@ def test_linked_folder_is_followed(tmp_path):
     assert paths(tmp_path / "root") == ["dog/1.png"]
 
 
-def test_name_that_is_no_utf8_can_be_shown_and_read(tmp_path):
+def test_name_that_is_not_utf8_can_be_printed_and_read(tmp_path):
     (tmp_path / "d").mkdir()
     with open(os.fsencode(tmp_path / "d") + b"/\xff.png", "wb") as file:  # noqa: PTH123
         file.write(png(1))
@@ -128,7 +128,7 @@ def test_broken_archive_inside_a_folder_is_named(tmp_path):
         read_tree(tmp_path)
 
 
-def test_an_archive_beside_its_unpacked_folder_counts_once(tmp_path):
+def test_an_archive_next_to_its_unpacked_folder_counts_once(tmp_path):
     write(tmp_path / "photo/dog/1.png", png(1))
     zip_files(tmp_path / "photo.zip", {"photo/dog/1.png": png(1), "photo/dog/2.png": png(2)})
     images = read_tree(tmp_path).images

@@ -65,7 +65,7 @@ def test_of_copies_the_one_of_most_pixels_stays(crawl: Path, capsys: Capture) ->
     ]
 
 
-def test_copies_of_another_web_label_are_told(crawl: Path, capsys: Capture) -> None:
+def test_copies_of_another_web_label_are_reported(crawl: Path, capsys: Capture) -> None:
     _, report, _ = audit(capsys, crawl, *FAST)
     assert by_origin(crawl)["dog/1.png"].extra["audit_other_labels"] == "cat"
     assert by_origin(crawl)["dog/0.png"].extra["audit_other_labels"] == ""
@@ -74,7 +74,7 @@ def test_copies_of_another_web_label_are_told(crawl: Path, capsys: Capture) -> N
     assert reasons(crawl)["dog/1.png"] == "two-labels"
 
 
-def test_exact_copies_that_were_refused_as_such_tell_their_web_label(tmp_path: Path, capsys: Capture) -> None:
+def test_refused_exact_copies_report_their_web_label(tmp_path: Path, capsys: Capture) -> None:
     for label in ("cat", "dog"):
         write(tmp_path / "found" / label / "same.png", encoded(scene(1)))
         write(tmp_path / "found" / label / "own.png", encoded(scene(len(label) + ord(label[0]))))
@@ -120,7 +120,7 @@ def test_leaks_are_only_reported_when_they_are_to_stay(crawl: Path, tmp_path: Pa
     assert by_origin(crawl)["dog/2.png"].extra["audit_found"] == "leak"
 
 
-def test_images_of_one_colour_leak_by_content_only(tmp_path: Path, capsys: Capture) -> None:
+def test_images_of_one_color_leak_by_content_only(tmp_path: Path, capsys: Capture) -> None:
     from PIL import Image
 
     for value in (10, 20):
@@ -191,7 +191,7 @@ def test_what_people_put_aside_stays_aside_and_what_they_spare_stays(
 
 
 def test_training_does_not_see_what_was_taken_out(crawl: Path, tmp_path: Path, capsys: Capture, cache: Path) -> None:
-    """Neither as a crawl nor as a pile of unlabeled images; nor the pictures of the contact sheet."""
+    """Neither as a crawl nor as unlabeled images; nor the pictures of the contact sheet."""
     for label in ("cat", "dog"):
         for number in range(3):
             write(tmp_path / "labeled" / label / f"{number}.png", encoded(scene(100 * ord(label[0]) + number)))
@@ -240,7 +240,7 @@ def test_a_killed_audit_leaves_the_manifest_whole(crawl: Path) -> None:
     assert (crawl / "manifest.csv").read_bytes() == before
 
 
-def test_a_manifest_of_ones_own_with_three_columns(tmp_path: Path, capsys: Capture) -> None:
+def test_a_custom_manifest_with_three_columns(tmp_path: Path, capsys: Capture) -> None:
     for number in range(3):
         write(tmp_path / "dog" / f"{number}.png", encoded(scene(number)))
     with (tmp_path / "manifest.csv").open("w", newline="") as file:

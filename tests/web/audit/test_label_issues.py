@@ -56,7 +56,7 @@ def test_few_images_and_no_web_label() -> None:
 
 
 @pytest.mark.parametrize("counts", [{}, {"a": 1}, {"a": 1, "b": 1}, {"a": 9}])
-def test_too_little_to_judge_is_told(counts: dict[str, int]) -> None:
+def test_too_little_data_to_judge_is_reported(counts: dict[str, int]) -> None:
     features, labels = clusters(counts) if counts else (np.zeros((0, 1), np.float32), [])
     marks = mark_images(features, labels, 0.1)
     assert not marks.issue.any()
@@ -134,7 +134,7 @@ def annotations(path: Path, rows: list[tuple[str, str]], column: str) -> Path:
 
 
 def test_the_table_of_ood_images(crawl: Path, cache: Path, capsys: Capture, tmp_path: Path) -> None:
-    """By origin and by path; the score tells nothing here, the counts are by hand."""
+    """By origin and by path; the score has no information here, the counts are by hand."""
     by_path = by_origin(crawl)
     rows = [
         (row.path if number % 2 else origin, "1" if "dog1" in origin else "0")
@@ -173,7 +173,7 @@ def test_annotations_that_cannot_be_used(crawl: Path, tmp_path: Path, complaint:
     assert (crawl / "manifest.csv").read_bytes() == before
 
 
-def test_without_cleanlab_one_sentence_tells_what_to_do(
+def test_without_cleanlab_one_sentence_says_what_to_do(
     crawl: Path, complaint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ssdg.web.audit.label_issues.find_spec", lambda name: None)

@@ -67,7 +67,7 @@ def test_unlike_images_are_far_apart(originals: np.ndarray) -> None:
     assert match_copies(originals, range(NUM), 0.9) == {}
 
 
-def test_images_of_one_colour_are_copies_of_nothing() -> None:
+def test_images_of_one_color_are_copies_of_nothing() -> None:
     plain = np.stack([signature(np.full((20, 30, 3), value, np.uint8)) for value in (0, 7, 200, 255)])
     assert (plain == 0).all()
     assert match_copies(plain, range(4), 0.9) == {}

@@ -190,7 +190,7 @@ CRAWL = "import signal, ssdg.cli; signal.signal(signal.SIGINT, signal.default_in
 
 @contextmanager
 def started(site: Site, args: list[str], until: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A crawl in a process of its own that has asked for a path and waits for the answer."""
+    """A crawl in a separate process that has requested a path and waits for the response."""
     process = subprocess.Popen(
         [sys.executable, "-c", CRAWL, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -202,7 +202,7 @@ def started(site: Site, args: list[str], until: str) -> Iterator[subprocess.Pope
         process.communicate()
 
 
-def test_a_killed_crawl_goes_on_and_fetches_nothing_twice(site: Site, tmp_path: Path, capsys: Capture) -> None:
+def test_a_killed_crawl_resumes_and_fetches_nothing_twice(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {f"/{n}": serve.image(png(n)) for n in range(8)}
     site.routes["/5"] = serve.silent
     args = crawl_args(listed(site, tmp_path, list("01234567")), tmp_path / "out", "--threads", 1, classes="dog")

@@ -83,7 +83,7 @@ def test_a_search_by_pages(bing: Site, tmp_path: Path, capsys: Capture) -> None:
     assert bing.count["/search?q=a+dog+%26+co&page=2"] == 0, "an empty page is the last"
 
 
-def test_a_class_that_is_not_found_is_told(bing: Site, tmp_path: Path, capsys: Capture) -> None:
+def test_a_class_that_is_not_found_is_reported(bing: Site, tmp_path: Path, capsys: Capture) -> None:
     bing.routes = {"/search": results, "/1.png": serve.image(png(1)), "/2.png": serve.image(png(2))}
     code, report, err = run(capsys, *crawl_args(tmp_path / "out", classes="dog,yeti"))
     assert code == 1
@@ -165,7 +165,7 @@ def test_icrawlers_own_halves(name: str, page: bytes, url: str, monkeypatch: Any
     assert "dog+%26+cat" in requested[0]
 
 
-def test_an_engine_of_ones_own(site: Site, tmp_path: Path, capsys: Capture) -> None:
+def test_a_custom_engine(site: Site, tmp_path: Path, capsys: Capture) -> None:
     site.routes = {
         "/list": serve.image(b"/1.png", "text/plain"),
         "/1.png": serve.image(png(1)),

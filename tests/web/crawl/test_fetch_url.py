@@ -106,9 +106,7 @@ def test_every_hop_asks_the_robots_file_of_its_host(site: Site, connections: lis
         fetcher.fetch_image("http://open.test/go")
 
 
-def test_tls_is_told_the_name_of_the_host(
-    site: Site, connections: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tls_gets_the_name_of_the_host(site: Site, connections: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection is to an address, and the certificate must still be that of the name."""
     names: list[str] = []
 

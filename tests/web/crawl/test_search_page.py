@@ -14,11 +14,11 @@ from ssdg.web.untrusted import REASONS
 PAGE = (Path(__file__).parents[3] / "docs" / "web.md").read_text(encoding="utf-8")
 
 
-def test_every_reason_and_column_is_told() -> None:
+def test_every_reason_and_column_is_documented() -> None:
     assert [(f"`{word}`", meaning) for word, meaning in REASONS.items()] == re.findall(
         r"^\| (`[a-z-]+`) \| ([^|]+) \|$", PAGE[PAGE.index("| Reason |") :], re.MULTILINE
     )
-    table = PAGE[PAGE.index("| Column |") : PAGE.index("Columns that others add")]
+    table = PAGE[PAGE.index("| Column |") : PAGE.index("Additional columns")]
     first_cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
     assert re.findall(r"`(\w+)`", " ".join(first_cells)) == list(COLUMNS)
 

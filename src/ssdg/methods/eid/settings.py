@@ -135,7 +135,7 @@ class EidSettings(DcgSettings):
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether another method labels first, so that networks need no start of their own."""
+        """Whether another method labels first, so that networks need no start of training."""
         return self.first_labels != SELF
 
     def fewest_steps(self) -> int:
