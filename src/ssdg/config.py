@@ -226,12 +226,7 @@ def resolve(
 
     `size` is the benchmark's image size, `side` that of the stored images in pixels, if it is known.
     """
-    method = find_method(str(values.get("method", "eid")))
-    preset = str(values.get("preset", "paper"))
-    if preset not in PRESETS:
-        raise unknown("preset", preset, list(PRESETS))
-    for key in values:
-        check_key(key, values, method)
+    method, preset = check_names(values)
     common, sections = preset_parts(preset, kind, values, method)
     if preset == "best" and side is not None:
         common = {**common, "size": best_size(side)}
@@ -249,6 +244,17 @@ def resolve(
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
     return _validate(with_frozen_defaults(merge(resolved, values), method), method)
+
+
+def check_names(values: Flat) -> tuple[Method, str]:
+    """Return the method and the preset; reject an unknown name of these or of a setting."""
+    method = find_method(str(values.get("method", "eid")))
+    preset = str(values.get("preset", "paper"))
+    if preset not in PRESETS:
+        raise unknown("preset", preset, list(PRESETS))
+    for key in values:
+        check_key(key, values, method)
+    return method, preset
 
 
 def best_size(side: int) -> int:

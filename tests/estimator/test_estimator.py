@@ -25,7 +25,7 @@ def fitted(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> SSDG:
     """Trained on arrays with numbers for labels. Read only."""
     learns = {"lr": 0.03, "augment": "none"}
     estimator = small(cache, "source-only", epochs=12, out=tmp_path_factory.mktemp("fitted") / "run", settings=learns)
-    return estimator.fit(arrays("photo"), {"sketch": arrays("sketch")[0]}, arrays("night"))
+    return estimator.fit(*arrays("photo"), unlabeled={"sketch": arrays("sketch")[0]}, target=arrays("night"))
 
 
 def test_the_users_own_labels_come_back(fitted: SSDG) -> None:
@@ -60,11 +60,11 @@ def test_prediction_takes_every_form_and_refuses_what_it_cannot_read(fitted: SSD
     for form in (tmp_path, str(tmp_path), sorted(tmp_path.iterdir()), [Image.fromarray(i) for i in x], list(x)):
         assert np.allclose(fitted.predict_proba(form), expected, atol=1e-6)
     (tmp_path / "000.png").write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"image 0 of images, '.*000.png', cannot be used: not an image"):
+    with pytest.raises(UserError, match=r"image 0 of X, '.*000.png', cannot be used: not an image"):
         fitted.predict(sorted(tmp_path.iterdir()))
     with pytest.raises(UserError, match="'x' is not a class of this model; pass labels among -1, 3, 10"):
         fitted.score((x[:1], ["x"]))
-    with pytest.raises(UserError, match="images has the dtype float64"):
+    with pytest.raises(UserError, match="X has the dtype float64"):
         fitted.predict(x / 255)
 
 

@@ -45,7 +45,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no image": ((COLOR[:0], []), "labeled has no images"),
     "too few labels": ((COLOR, Y[:3]), "labeled has 4 images and 3 labels"),
     "a table of labels": ((COLOR, [Y, Y]), "pass a 1-D array with a label for each image"),
-    "fractions": ((COLOR, [0.5, 1, 2, 3]), "labels of labeled are float64; pass integers or strings"),
+    "fractions": ((COLOR, [0.5, 1, 2, 3]), r"labels of labeled are continuous \(float64\); pass integers or strings"),
     "mixed labels": ((COLOR, [1, "a", 2, "b"]), "mix strings and other types"),
     "no labels": (COLOR, "labeled has no labels"),
     "a label is missing": (Pairs([(COLOR[0], 1), COLOR[1]]), "image 1 of labeled has no label"),

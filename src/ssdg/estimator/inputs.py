@@ -137,7 +137,7 @@ def is_source(value: object) -> bool:
 
 def read_images(inputs: Any, role: str, mode: LabelMode) -> Images:
     """Read images, and their labels unless `mode` ignores them; `role` names the images in error messages."""
-    if isinstance(inputs, tuple) and len(inputs) == 2 and not all(map(_is_image, inputs)):
+    if is_pair(inputs):
         if mode == "ignored":
             raise UserError(f"{role} is a pair, like (images, labels); pass only the images")
         return _with_labels(_read_unlabeled(inputs[0], role), inputs[1])
@@ -160,8 +160,22 @@ def read_folder(path: Any, role: str) -> Images:
     return Images(role, len(items), lambda n: (items[n], None))
 
 
+def is_pair(inputs: object) -> bool:
+    """Return whether the inputs are (images, labels), not two images."""
+    return isinstance(inputs, tuple) and len(inputs) == 2 and not all(map(_is_image, inputs))
+
+
+def is_dataset(inputs: object) -> bool:
+    """Return whether the inputs are a torch or Hugging Face dataset."""
+    return _is_hugging_face(inputs) or isinstance(inputs, torch.utils.data.Dataset)
+
+
+def _is_hugging_face(inputs: object) -> bool:
+    return hasattr(inputs, "features") and hasattr(inputs, "column_names")
+
+
 def _is_image(value: object) -> bool:
-    """Return whether the value is a single image: a pair of those is two images, not images and labels."""
+    """Return whether the value is a single image."""
     return isinstance(value, Image.Image) or is_path(value) or getattr(value, "ndim", 0) == 3
 
 
@@ -226,13 +240,14 @@ def label_array(y: Any, role: str) -> NDArray[Any]:
     is_text = labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels)
     is_integral = labels.dtype.kind == "f" and bool((labels == np.floor(labels)).all())
     if labels.dtype.kind not in "biuU" and not is_text and not is_integral:
-        raise UserError(f"the labels of {role} are {labels.dtype}; pass integers or strings")
+        values = f"continuous ({labels.dtype})" if labels.dtype.kind == "f" else labels.dtype
+        raise UserError(f"the labels of {role} are {values}; pass integers or strings")
     return labels
 
 
 def _read_dataset(inputs: Any, role: str) -> Images | None:
     """Read a torch or Hugging Face dataset; return None for anything else."""
-    if hasattr(inputs, "features") and hasattr(inputs, "column_names"):
+    if _is_hugging_face(inputs):
         return _read_hugging_face(inputs, role)
     if not isinstance(inputs, torch.utils.data.Dataset):
         return None
