@@ -77,11 +77,32 @@ def test_without_a_folder_the_run_lives_with_the_object(cache: Path, capsys: pyt
     assert capsys.readouterr().out == ""  # nobody watches
 
 
+def test_arguments_of_fit_replace_parameters(cache: Path) -> None:
+    estimator = small(cache, unlabeled={"sketch": arrays("sketch")[0]})
+    assert estimator.fit(*arrays("photo")).result_["task"]["unlabeled"] == ["sketch"]
+    estimator.fit(*arrays("photo"), unlabeled={"neon": arrays("neon")[0]})
+    assert estimator.result_["task"]["unlabeled"] == ["neon"]
+    assert list(estimator.unlabeled) == ["sketch"]
+
+
+def test_the_folder_of_a_fit_can_be_named_by_its_content(cache: Path, tmp_path: Path) -> None:
+    def run(x: Any, y: Any, **params: Any) -> str:
+        return small(cache, "source-only", out=tmp_path / "{id}", **params).fit(x, y).run_.name
+
+    x, y = arrays("photo")
+    names = [run(x, y), run(x, y, seed=1), run(x, y, settings={"lr": 0.02}), run(x[::-1], y[::-1]), run(x, y[::-1])]
+    assert len({*names}) == 5
+    assert {path.name for path in tmp_path.iterdir()} == {*names}
+    assert run(x, y.tolist()) == names[0]
+
+
 def test_crawls_with_keywords(cache: Path) -> None:
     eid = small(cache, "eid", preset="quick", settings={"cycles": 1, "labeler": {"epochs": 1, "batch": 4}})
     eid.fit(*arrays("photo"), web=arrays("neon"), web_label="retained")
     assert eid.result_["config"]["web_label"] == "retained"
     assert eid.result_["task"]["unlabeled"] == ["web"]
+    eid.set_params(web=arrays("neon"), web_label="retained")
+    eid.fit(*arrays("photo"), callbacks=[lambda event: pytest.fail("the parameters differ from the arguments")])
 
 
 def test_labels_that_are_no_names_of_files(cache: Path) -> None:

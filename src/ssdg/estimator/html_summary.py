@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ..artifact.card import Training
 from ..errors import one_line, truncate
 
 if TYPE_CHECKING:
     from .estimator import SSDG
 
 MAX_CLASSES = 8  # that are listed
-MAX_LABEL = 30  # characters of a class
+MAX_LABEL = 20  # characters of a class
 MAX_TEXT = 200
 # Inline, because notebooks keep <style> for the whole page; without colors, because their themes are light or dark.
 BOX = "display:inline-block;border:1px solid;border-color:color-mix(in srgb,currentColor 30%,transparent);"
 BOX += "border-radius:4px;padding:6px 10px;font-size:13px;line-height:1.4;max-width:100%"
-CELL = "text-align:left;vertical-align:top;padding:1px 14px 1px 0;border:0;background:none;overflow-wrap:anywhere"
+CELL = "color:inherit;text-align:left;vertical-align:top;padding:1px 14px 1px 0;border:0;background:none;"
+CELL += "overflow-wrap:anywhere"
+TABLE = "border:0;margin:2px 0 0;border-collapse:collapse;color:inherit;font-size:inherit"
 
 
 def format_summary(estimator: SSDG) -> str:
@@ -31,7 +34,7 @@ def format_summary(estimator: SSDG) -> str:
         for name, value in rows
     )
     title = f"<strong>{_text(type(estimator).__name__)}</strong> <em>({status})</em>"
-    return f'<div style="{BOX}">{title}<table style="border:0;margin:2px 0 0">{cells}</table></div>'
+    return f'<div style="{BOX}">{title}<table style="{TABLE}">{cells}</table></div>'
 
 
 def parameter_rows(estimator: SSDG) -> list[tuple[str, Any]]:
@@ -45,23 +48,26 @@ def parameter_rows(estimator: SSDG) -> list[tuple[str, Any]]:
 
 
 def fitted_rows(estimator: SSDG) -> list[tuple[str, Any]]:
-    """Return what was trained, its accuracy and its folder; a model of an early version has no record of training."""
+    """Return what was trained, its accuracy and its folder."""
     training = estimator._training
-    rows = [
+    temporary = getattr(estimator, "_temporary", None)
+    is_temporary = temporary is not None and estimator.run_.is_relative_to(temporary.absolute())
+    return [
         ("Method", training.method if training else estimator.method),
         ("Preset", training.preset if training else estimator.preset),
         ("Classes", list_classes(estimator.classes_.tolist())),
+        *(accuracy_rows(training) if training else ()),
+        ("Run (temporary)" if is_temporary else "Run", estimator.run_),
     ]
-    if training is None:
-        return [*rows, ("Run", estimator.run_)]
-    accuracy = {
-        kind: f"{percents['mean']:.1f} %" for kind, percents in training.accuracy.items() if "mean" in percents
-    }
-    if "validation" in accuracy:
-        rows.append(("Held-out accuracy", f"{accuracy['validation']} of {training.held_out:,} labeled images"))
-    if "target" in accuracy:
-        rows.append(("Target accuracy", accuracy["target"]))
-    return [*rows, ("Run", estimator.run_)]
+
+
+def accuracy_rows(training: Training) -> Iterator[tuple[str, str]]:
+    """Yield the accuracy on held-out images and on a labeled target, if the run had these."""
+    accuracy = training.accuracy
+    if "mean" in accuracy.get("validation", {}):
+        yield "Held-out accuracy", f"{accuracy['validation']['mean']:.1f} % on {training.held_out:,} labeled images"
+    if "mean" in accuracy.get("target", {}):
+        yield "Target accuracy", f"{accuracy['target']['mean']:.1f} %"
 
 
 def list_classes(labels: Iterable[Any]) -> str:

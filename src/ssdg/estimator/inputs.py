@@ -237,6 +237,8 @@ def label_array(y: Any, role: str) -> NDArray[Any]:
         raise UserError(
             f"the labels of {role} have the shape {labels.shape}; pass a 1-D array with a label for each image"
         )
+    if labels.dtype.kind == "O" and all(isinstance(label, int) for label in labels):
+        labels = np.asarray(labels.tolist())  # a pandas column may have the dtype object
     is_text = labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels)
     is_integral = labels.dtype.kind == "f" and bool((labels == np.floor(labels)).all())
     if labels.dtype.kind not in "biuU" and not is_text and not is_integral:
