@@ -39,7 +39,7 @@ def format_summary(estimator: SSDG) -> str:
 
 def parameter_rows(estimator: SSDG) -> list[tuple[str, Any]]:
     """Return the method and the preset, and the other settings of the next fit."""
-    rows = [("Method", estimator.method), ("Preset", estimator.preset)]
+    rows: list[tuple[str, Any]] = [("Method", estimator.method), ("Preset", estimator.preset)]
     if estimator.settings:
         rows.append(("Settings", estimator.settings))
     if estimator.out is not None:
