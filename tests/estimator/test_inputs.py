@@ -13,8 +13,9 @@ from PIL import Image
 
 from ssdg.data.sources.tree import Reader
 from ssdg.errors import UserError
+from ssdg.estimator.image_content import read_pixels
 from ssdg.estimator.input_folders import write_once
-from ssdg.estimator.inputs import read_images, read_pixels
+from ssdg.estimator.inputs import read_images
 
 
 def test_every_form_gives_the_same_pixels(tmp_path: Path) -> None:

@@ -34,8 +34,9 @@ from ..engine.setup import confirm_plugin, default_cache, open_run, with_full_pa
 from ..errors import Stopped, UserError, brief
 from ..limits import MAX_THREADS
 from ..machine import Machine, check_device, start_machine
+from .image_content import read_pixels
 from .input_folders import InputDigests, InputWriter, RunInputs, check_labels, class_folder, prepare_inputs
-from .inputs import Images, Row, is_dataset, is_pair, is_path, is_source, read_folder, read_images, read_pixels
+from .inputs import Images, Row, is_dataset, is_pair, is_path, is_source, read_folder, read_images
 from .save_load import write_card
 
 RUN_PARAMS = (

@@ -27,14 +27,13 @@ from ..data.sources.decode import FORMATS, open_image
 from ..data.sources.tree import IMAGE_SUFFIXES, Item, Reader, is_junk
 from ..errors import UserError
 from ..files import atomic_folder, locked, read_text, real_path
+from .image_content import Content, read_content
 from .inputs import (
-    Content,
     Images,
     LabelMode,
     is_path,
     is_source,
     label_array,
-    read_content,
     read_folder,
     read_images,
 )
