@@ -29,7 +29,7 @@ if "--short" in sys.argv:
     settings |= {"start_epochs": 1, "cycles": 1, "iterations": 2}
 folder = Path(tempfile.mkdtemp(prefix="ssdg-example-"))
 model = SSDG(out=folder / "run", settings=settings)
-model.fit((images["syn"], labels), {"mnist_m": images["mnist_m"], "optdigits": images["optdigits"]})
+model.fit(images["syn"], labels, unlabeled={"mnist_m": images["mnist_m"], "optdigits": images["optdigits"]})
 print(f"accuracy on the unseen domain: {100 * model.score(images['mnist'], truth):.1f} %")
 
 # %% Save it and load it

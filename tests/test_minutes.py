@@ -178,13 +178,13 @@ def test_the_estimator_has_minutes(world: Path, cache: Path, tmp_path: Path, wat
     out = tmp_path / "run"
     model = SSDG("source-only", minutes=0.3, size=32, out=out, device="cpu", cache=cache, settings={"batch": 8})
     for _ in range(2):
-        model.fit(world / "photo", [world / "night"])
+        model.fit(world / "photo", unlabeled=[world / "night"])
     assert watch.calls == 1
     run = json.loads((out / "run.json").read_text())
     assert run["options"]["minutes"] == 0.3
     assert run["config"]["iterations"] == run["options"]["chosen"]["iterations"] > 1
     assert call(["resume", str(out)]) == 0
     with pytest.raises(UserError, match="was started with"):
-        SSDG(**{**model.get_params(), "minutes": 5}).fit(world / "photo", [world / "night"])
+        SSDG(**{**model.get_params(deep=False), "minutes": 5}).fit(world / "photo", unlabeled=[world / "night"])
     with pytest.raises(UserError, match="is not a number of minutes"):
         SSDG(minutes="ten").fit(world / "photo")

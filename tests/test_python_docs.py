@@ -17,6 +17,7 @@ PLACES = {"photos": "photo", "sketches": "sketch", "crawl": "neon", "kiosk": "ni
 def test_the_page_runs(
     world: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("sklearn", reason="the page uses scikit-learn")
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(snippets) >= 4
@@ -24,6 +25,7 @@ def test_the_page_runs(
     monkeypatch.setenv("SSDG_CACHE", str(cache))
     for place, domain in PLACES.items():
         shutil.copytree(world / domain, tmp_path / place)
+    shutil.copy(next((world / "night").rglob("*.png")), tmp_path / "one.png")
     names: dict[str, object] = {}
     for number, snippet in enumerate(snippets):
         exec(compile(snippet, f"snippet {number} of docs/python.md", "exec"), names)

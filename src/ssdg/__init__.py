@@ -2,7 +2,7 @@
 
 >>> from ssdg import SSDG
 >>> model = SSDG("eid", preset="quick", out="runs/mine")
->>> model.fit("photos/", ["sketches/", "crawl/"]).predict("new-images/")  # doctest: +SKIP
+>>> model.fit("photos/", unlabeled=["sketches/", "crawl/"]).predict("new-images/")  # doctest: +SKIP
 
 A run of a benchmark, step by step:
 

@@ -223,12 +223,7 @@ def strip_folders(values: Flat, path_fields: tuple[str, ...] = ()) -> Flat:
 
 def resolve(values: Flat, *, kind: DataKind, size: int, has_crawl: bool = False) -> RunConfig:
     """Apply defaults, then the preset, then `values`. `kind`, `size` and `has_crawl` describe the data."""
-    method = find_method(str(values.get("method", "eid")))
-    preset = str(values.get("preset", "paper"))
-    if preset not in PRESETS:
-        raise unknown("preset", preset, list(PRESETS))
-    for key in values:
-        check_key(key, values, method)
+    method, preset = check_names(values)
     common, sections = preset_parts(preset, kind, values, method)
     resolved: Flat = {"augment": kind, "size": size}
     nested = nested_methods(method, sections, values)
@@ -244,6 +239,17 @@ def resolve(values: Flat, *, kind: DataKind, size: int, has_crawl: bool = False)
         resolved = merge(resolved, method.settings.crawl_defaults)
         resolved = merge(resolved, method.presets.get(f"{preset} crawl", {}))
     return _validate(with_frozen_defaults(merge(resolved, values), method), method)
+
+
+def check_names(values: Flat) -> tuple[Method, str]:
+    """Return the method and the preset; reject an unknown name of these or of a setting."""
+    method = find_method(str(values.get("method", "eid")))
+    preset = str(values.get("preset", "paper"))
+    if preset not in PRESETS:
+        raise unknown("preset", preset, list(PRESETS))
+    for key in values:
+        check_key(key, values, method)
+    return method, preset
 
 
 def preset_parts(preset: str, kind: DataKind, values: Flat, method: Method) -> tuple[Flat, list[str]]:

@@ -250,11 +250,11 @@ def test_from_python(styles: Path, cache: Path, tmp_path: Path) -> None:
     model = SSDG(
         "eid", preset="quick", **TINY, discover_domains="auto", cache=cache, out=tmp_path / "run", settings=EID
     )
-    model.fit(str(styles / "photo"), files)
+    model.fit(str(styles / "photo"), unlabeled=files)
     assert model.result_["task"]["unlabeled"] == ["unlabeled#1", "unlabeled#2"]
     with pytest.raises(UserError, match="discover_domains=0 is not allowed"):
         SSDG("eid", preset="quick", **TINY, discover_domains=0, cache=cache, settings=EID).fit(
-            str(styles / "photo"), files
+            str(styles / "photo"), unlabeled=files
         )
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def fitted(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> SSDG:
     """Trained on arrays with numbers for labels. Read only."""
     learns = {"lr": 0.03, "augment": "none"}
     estimator = small(cache, "source-only", epochs=12, out=tmp_path_factory.mktemp("fitted") / "run", settings=learns)
-    return estimator.fit(arrays("photo"), {"sketch": arrays("sketch")[0]}, arrays("night"))
+    return estimator.fit(*arrays("photo"), unlabeled={"sketch": arrays("sketch")[0]}, target=arrays("night"))
 
 
 def test_the_users_own_labels_come_back(fitted: SSDG) -> None:
@@ -60,12 +61,27 @@ def test_prediction_takes_every_form_and_refuses_what_it_cannot_read(fitted: SSD
     for form in (tmp_path, str(tmp_path), sorted(tmp_path.iterdir()), [Image.fromarray(i) for i in x], list(x)):
         assert np.allclose(fitted.predict_proba(form), expected, atol=1e-6)
     (tmp_path / "000.png").write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"image 0 of images, '.*000.png', cannot be used: not an image"):
+    with pytest.raises(UserError, match=r"image 0 of X, '.*000.png', cannot be used: not an image"):
         fitted.predict(sorted(tmp_path.iterdir()))
     with pytest.raises(UserError, match="'x' is not a class of this model; pass labels among -1, 3, 10"):
         fitted.score((x[:1], ["x"]))
-    with pytest.raises(UserError, match="images has the dtype float64"):
+    with pytest.raises(UserError, match="X has the dtype float64"):
         fitted.predict(x / 255)
+
+
+def test_one_image_can_be_predicted(fitted: SSDG, tmp_path: Path) -> None:
+    image = arrays("night")[0][0]
+    expected = fitted.predict_proba(image[None])
+    path = tmp_path / "one.png"
+    Image.fromarray(image).save(path)
+    for form in (path, str(path), Image.fromarray(image)):
+        assert np.allclose(fitted.predict_proba(form), expected, atol=1e-6)
+        assert fitted.predict(form).tolist() == fitted.classes_[expected.argmax(1)].tolist()
+    with pytest.raises(UserError, match=r"'.*two.png' does not exist; pass an image, a folder of images or a .zip"):
+        fitted.predict(tmp_path / "two.png")
+    path.write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"image 0 of X, '.*one.png', cannot be used: not an image"):
+        fitted.predict(path)
 
 
 def test_images_that_look_unknown_get_no_label(fitted: SSDG) -> None:
@@ -137,6 +153,41 @@ def test_parameters_are_stored_as_they_are() -> None:
     with pytest.raises(UserError, match=r"unknown parameter of SSDG 'sed' \(did you mean 'seed'\?\)"):
         estimator.set_params(size=1, sed=4)
     assert estimator.size == 64
+
+
+def test_settings_are_parameters() -> None:
+    settings = {"epochs": 1, "labeler": {"epochs": 2}}
+    estimator = SSDG(settings=settings)
+    deep = estimator.get_params()
+    assert deep["settings__epochs"] == 1
+    assert deep["settings__labeler__epochs"] == 2
+    assert "settings__epochs" not in estimator.get_params(deep=False)
+    estimator.set_params(settings__labeler__lr=0.5, settings__lr=0.1)
+    assert estimator.settings == {"epochs": 1, "labeler": {"epochs": 2, "lr": 0.5}, "lr": 0.1}
+    assert settings == {"epochs": 1, "labeler": {"epochs": 2}}
+    estimator.set_params(**deep)
+    assert estimator.settings["labeler"] == {"epochs": 2}
+    assert SSDG().set_params(settings__lr=1).settings == {"lr": 1}
+    assert SSDG().set_params(settings__lr=1, settings={"lr": 2, "epochs": 3}).settings == {"lr": 1, "epochs": 3}
+    with pytest.raises(UserError, match="3 is not a dict of settings, so 'lr' cannot be set in it"):
+        SSDG(settings=3).set_params(settings__lr=1)
+
+
+@pytest.mark.parametrize("params", [{"method": "mdc"}, {"settings": {"epoch": 1}}])
+def test_unknown_names_are_rejected_by_fit_before_images_are_read(params: dict[str, Any]) -> None:
+    class Unread:
+        def __len__(self) -> int:
+            pytest.fail("was read")
+
+    with pytest.raises(UserError, match="did you mean"):
+        SSDG(**params, out="runs/{id}").fit(Unread(), [0, 1])
+
+
+def test_images_as_parameters_are_abbreviated() -> None:
+    text = repr(SSDG(unlabeled=arrays("photo")[0], web=["crawl/"]))
+    assert "\n" not in text
+    assert len(text) < 150
+    assert "web=['crawl/']" in text
 
 
 @pytest.mark.parametrize("has_sklearn", [True, False])

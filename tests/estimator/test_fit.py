@@ -21,11 +21,13 @@ from ssdg.errors import UserError
 def test_lists_of_paths_train_as_the_folders_do_and_the_command_can_go_on(
     world: Path, cache: Path, tmp_path: Path
 ) -> None:
-    by_folder = small(cache, out=tmp_path / "places").fit(world / "photo", [world / "sketch", world / "neon"])
+    by_folder = small(cache, out=tmp_path / "places").fit(
+        world / "photo", unlabeled=[world / "sketch", world / "neon"]
+    )
     paths = {name: sorted((world / name).rglob("*.png")) for name in ("photo", "sketch", "neon")}
     y = [path.parent.name for path in paths["photo"]]
     by_path = small(cache, out=tmp_path / "lists")
-    by_path.fit((paths["photo"], y), {name: paths[name] for name in ("sketch", "neon")})
+    by_path.fit(paths["photo"], y, unlabeled={name: paths[name] for name in ("sketch", "neon")})
     assert by_folder.result_["fingerprint"] == by_path.result_["fingerprint"]
     assert same_weights(by_folder.run_, by_path.run_)
     assert not (by_folder.run_ / "inputs").exists()
@@ -35,8 +37,8 @@ def test_lists_of_paths_train_as_the_folders_do_and_the_command_can_go_on(
 
 @pytest.mark.parametrize("how", ["raise", "signal"])
 def test_an_interrupted_fit_goes_on_bit_for_bit(how: str, cache: Path, tmp_path: Path) -> None:
-    inputs = (arrays("photo"), arrays("sketch")[0])
-    uninterrupted = small(cache, epochs=3, out=tmp_path / "whole").fit(*inputs)
+    labeled, unlabeled = arrays("photo"), arrays("sketch")[0]
+    uninterrupted = small(cache, epochs=3, out=tmp_path / "whole").fit(*labeled, unlabeled=unlabeled)
     seen: list[dict[str, Any]] = []
 
     def interrupt(event: dict[str, Any]) -> None:
@@ -47,24 +49,24 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(how: str, cache: Path, tmp_path:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        small(cache, epochs=3, out=tmp_path / "cut").fit(*inputs, callbacks=[interrupt])
+        small(cache, epochs=3, out=tmp_path / "cut").fit(*labeled, unlabeled=unlabeled, callbacks=[interrupt])
     assert {"start", "step", "epoch"} <= {event["event"] for event in seen}
     assert not (tmp_path / "cut" / "result.json").exists()
-    again = small(cache, epochs=3, out=tmp_path / "cut").fit(*inputs)
+    again = small(cache, epochs=3, out=tmp_path / "cut").fit(*labeled, unlabeled=unlabeled)
     assert same_weights(uninterrupted.run_, again.run_)
-    again.fit(*inputs, callbacks=[lambda event: pytest.fail("a finished run is found")])
-    with pytest.raises(UserError, match="contains other images than labeled; choose another out"):
-        again.fit(arrays("neon"), inputs[1])
+    again.fit(*labeled, unlabeled=unlabeled, callbacks=[lambda event: pytest.fail("a finished run is found")])
+    with pytest.raises(UserError, match=r"contains other images than X; choose another out, or put \{id\} into it"):
+        again.fit(*arrays("neon"), unlabeled=unlabeled)
     with pytest.raises(UserError, match=r"holds a run of another configuration \(seed=0 there, 1 now\)"):
-        again.set_params(seed=1).fit(*inputs)
+        again.set_params(seed=1).fit(*labeled, unlabeled=unlabeled)
 
 
 def test_without_a_folder_the_run_lives_with_the_object(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    estimator = small(cache, "source-only").fit(arrays("photo"))
+    estimator = small(cache, "source-only").fit(*arrays("photo"))
     first, x = estimator.run_, arrays("night")[0]
     before = estimator.predict_proba(x)
-    estimator.fit(arrays("photo"), callbacks=[lambda event: pytest.fail("equal to the last fit")])
-    estimator.set_params(seed=1).fit(arrays("neon"))  # other images, other settings: another run
+    estimator.fit(*arrays("photo"), callbacks=[lambda event: pytest.fail("equal to the last fit")])
+    estimator.set_params(seed=1).fit(*arrays("neon"))  # other images, other settings: another run
     assert not first.exists()
     assert not np.array_equal(estimator.predict_proba(x), before)
     root = estimator.run_.parent
@@ -75,17 +77,38 @@ def test_without_a_folder_the_run_lives_with_the_object(cache: Path, capsys: pyt
     assert capsys.readouterr().out == ""  # nobody watches
 
 
+def test_arguments_of_fit_replace_parameters(cache: Path) -> None:
+    estimator = small(cache, unlabeled={"sketch": arrays("sketch")[0]})
+    assert estimator.fit(*arrays("photo")).result_["task"]["unlabeled"] == ["sketch"]
+    estimator.fit(*arrays("photo"), unlabeled={"neon": arrays("neon")[0]})
+    assert estimator.result_["task"]["unlabeled"] == ["neon"]
+    assert list(estimator.unlabeled) == ["sketch"]
+
+
+def test_the_folder_of_a_fit_can_be_named_by_its_content(cache: Path, tmp_path: Path) -> None:
+    def run(x: Any, y: Any, **params: Any) -> str:
+        return small(cache, "source-only", out=tmp_path / "{id}", **params).fit(x, y).run_.name
+
+    x, y = arrays("photo")
+    names = [run(x, y), run(x, y, seed=1), run(x, y, settings={"lr": 0.02}), run(x[::-1], y[::-1]), run(x, y[::-1])]
+    assert len({*names}) == 5
+    assert {path.name for path in tmp_path.iterdir()} == {*names}
+    assert run(x, y.tolist()) == names[0]
+
+
 def test_crawls_with_keywords(cache: Path) -> None:
     eid = small(cache, "eid", preset="quick", settings={"cycles": 1, "labeler": {"epochs": 1, "batch": 4}})
-    eid.fit(arrays("photo"), web=arrays("neon"), web_label="retained")
+    eid.fit(*arrays("photo"), web=arrays("neon"), web_label="retained")
     assert eid.result_["config"]["web_label"] == "retained"
     assert eid.result_["task"]["unlabeled"] == ["web"]
+    eid.set_params(web=arrays("neon"), web_label="retained")
+    eid.fit(*arrays("photo"), callbacks=[lambda event: pytest.fail("the parameters differ from the arguments")])
 
 
 def test_labels_that_are_no_names_of_files(cache: Path) -> None:
     x, y = arrays("photo")
     labels = np.array(["a/b", "../c", "ood"], dtype=object)[np.unique(y, return_inverse=True)[1]]
-    estimator = small(cache, "source-only").fit((x, labels))
+    estimator = small(cache, "source-only").fit(x, labels)
     assert estimator.classes_.tolist() == ["../c", "a/b", "ood"]
     assert {*estimator.predict(x)} <= {*estimator.classes_}
     assert estimator.score((x, labels)) == (estimator.predict(x) == labels).mean()
@@ -103,8 +126,8 @@ def test_hidden_labels_of_a_dataset_cannot_reach_the_weights(cache: Path, tmp_pa
             return self.x[n], int(self.y[n])
 
     (x, y), labeled = arrays("sketch"), arrays("photo")
-    first = small(cache, out=tmp_path / "one").fit(Rows(*labeled), Rows(x, y))
-    second = small(cache, out=tmp_path / "two").fit(labeled, Rows(x, y[::-1]))
+    first = small(cache, out=tmp_path / "one").fit(Rows(*labeled), unlabeled=Rows(x, y))
+    second = small(cache, out=tmp_path / "two").fit(*labeled, unlabeled=Rows(x, y[::-1]))
     assert same_weights(first.run_, second.run_)
     assert first.result_["pseudo_labels"] == second.result_["pseudo_labels"]
 
@@ -129,8 +152,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"web_label": "retained"},
         "method 'mcd' does not support web-labels that are retained; give web_label",
     ),
-    "no folder": ({}, {"labeled": "nowhere"}, "the labeled folder '.*nowhere' does not exist; check the path"),
-    "fit(X, y)": ({}, {"labeled": arrays("photo")[0]}, r"labeled has no labels; pass \(images, labels\)"),
+    "no folder": ({}, {"X": "nowhere", "y": None}, "the labeled folder '.*nowhere' does not exist; check the path"),
+    "no labels": ({}, {"y": None}, r"fit requires y to be passed, but the target y is None; pass fit\(X, y\), or"),
+    "unlabeled as y": ({}, {"X": "photos/", "y": ["sketches/"]}, r"X is a folder, .* by keyword, fit\(X, unlabeled="),
+    "labels twice": ({}, {"X": arrays("photo")}, r"X is a pair \(images, labels\), which has its own labels"),
+    "number of labels": ({}, {"y": [1, 2]}, "X has 18 images and 2 labels"),
     "other classes": ({}, {"target": (arrays("night")[0][:2], [1, 2])}, "classes of the labeled and the target"),
 }
 
@@ -138,7 +164,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_cost_a_sentence_in_the_words_of_python(name: str, cache: Path) -> None:
     params, arguments, message = MISTAKES[name]
-    inputs = {"labeled": arrays("photo"), "unlabeled": arrays("sketch")[0], **arguments}
+    inputs = {**dict(zip("Xy", arrays("photo"), strict=True)), "unlabeled": arrays("sketch")[0], **arguments}
     with pytest.raises(UserError, match=message) as error:
         small(cache).set_params(**params).fit(**inputs)
     assert "--" not in str(error.value)

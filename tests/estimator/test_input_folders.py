@@ -126,5 +126,5 @@ def test_domains_have_the_names_they_are_given(tmp_path: Path) -> None:
         prepare_inputs(writer, (COLOR, Y), {"x": COLOR}, None, {"x": (COLOR, Y)})
     with pytest.raises(UserError, match="folders and images in one list"):
         prepare_inputs(writer, (COLOR, Y), [tmp_path / "b", COLOR[0]], None, None)
-    with pytest.raises(UserError, match="labeled has the single class '1'"):
+    with pytest.raises(UserError, match=r"X has only one class \('1'\)"):
         prepare_inputs(InputWriter(tmp_path / "new", may_replace=False), (COLOR[:2], [1, 1]), None, None, None)

@@ -13,8 +13,9 @@ from PIL import Image
 
 from ssdg.data.sources.tree import Reader
 from ssdg.errors import UserError
+from ssdg.estimator.image_content import read_pixels
 from ssdg.estimator.input_folders import write_once
-from ssdg.estimator.inputs import read_images, read_pixels
+from ssdg.estimator.inputs import read_images
 
 
 def test_every_form_gives_the_same_pixels(tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no image": ((COLOR[:0], []), "labeled has no images"),
     "too few labels": ((COLOR, Y[:3]), "labeled has 4 images and 3 labels"),
     "a table of labels": ((COLOR, [Y, Y]), "pass a 1-D array with a label for each image"),
-    "fractions": ((COLOR, [0.5, 1, 2, 3]), "labels of labeled are float64; pass integers or strings"),
+    "fractions": ((COLOR, [0.5, 1, 2, 3]), r"labels of labeled are continuous \(float64\); pass integers or strings"),
     "mixed labels": ((COLOR, [1, "a", 2, "b"]), "mix strings and other types"),
     "no labels": (COLOR, "labeled has no labels"),
     "a label is missing": (Pairs([(COLOR[0], 1), COLOR[1]]), "image 1 of labeled has no label"),

@@ -12,14 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..artifact.calibration import known_scores
+from ..artifact.card import Training
 from ..artifact.load import Model, load_model, model_of
+from ..artifact.load import read_card as read_model_card
 from ..engine.events import Listener
 from ..engine.run import read_finished
 from ..engine.scores import mean_probs
 from ..files import scratch_folder
-from .fit_predict import FitInputs, fit_run, predict_logits, read_inputs, read_labeled_inputs
+from .fit_predict import FitInputs, fit_run, join_labels, predict_logits, read_inputs, read_labeled_inputs
+from .html_summary import format_summary
 from .parameters import (
     format_estimator,
+    get_parameters,
     image_classifier_tags,
     not_fitted_error,
     parameter_names,
@@ -36,6 +40,8 @@ class SSDG:
     ----------
     method, backbone, preset, weights, size, seed
         As in `ssdg train`; None uses the preset's value.
+    unlabeled, web, web_label
+        Defaults for the arguments of `fit`, for tools that only pass X and y, such as `GridSearchCV`.
     discover_domains
         'auto', or the number of domains to split each unlabeled domain into, by style.
     minutes
@@ -43,7 +49,9 @@ class SSDG:
         `ssdg train --minutes` does. None trains as long as the preset says.
     out
         The run's folder. Calling `fit` again with the same `out` resumes an interrupted run, with bit-identical
-        weights. None uses a temporary folder, which exists as long as the object.
+        weights; a folder with a run of other data or settings is rejected. `{id}` in it is replaced by a digest of
+        both, so that all fits of a grid search are stored. None uses a temporary folder, which exists as long as the
+        object.
     device
         auto, cpu, cuda or mps.
     threads
@@ -51,7 +59,8 @@ class SSDG:
     cache
         Folder of decoded images. None uses $SSDG_CACHE or ~/.cache/ssdg.
     settings
-        Other settings of the method and the run: {"epochs": 5, "labeler": {"epochs": 3}}.
+        Other settings of the method and the run: {"epochs": 5, "labeler": {"epochs": 3}}. `get_params` and
+        `set_params` know them as `settings__epochs` and `settings__labeler__epochs`.
 
     Attributes
     ----------
@@ -71,6 +80,7 @@ class SSDG:
     model_: Model
     run_: Path
     result_: dict[str, Any]
+    _training: Training | None
 
     def __init__(
         self,
@@ -78,6 +88,9 @@ class SSDG:
         backbone: str | None = None,
         preset: str = "best",
         *,
+        unlabeled: Any = None,
+        web: Any = None,
+        web_label: str = "ignored",
         weights: str | None = None,
         size: int | None = None,
         seed: int = 0,
@@ -92,6 +105,9 @@ class SSDG:
         self.method = method
         self.backbone = backbone
         self.preset = preset
+        self.unlabeled = unlabeled
+        self.web = web
+        self.web_label = web_label
         self.weights = weights
         self.size = size
         self.seed = seed
@@ -104,16 +120,20 @@ class SSDG:
         self.settings = settings
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all parameters by name; `deep` exists for scikit-learn and has no effect."""
-        return {name: getattr(self, name) for name in parameter_names(type(self))}
+        """Return all parameters by name; with `deep`, also every entry of `settings`, as `settings__NAME`."""
+        return get_parameters(self, deep=deep)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters for the next `fit`."""
+        """Set parameters for the next `fit`; `settings__NAME` sets one entry of `settings`."""
         set_parameters(self, params)
         return self
 
     def __repr__(self) -> str:
         return format_estimator(self)
+
+    def _repr_html_(self) -> str:
+        """Return the summary that notebooks show."""
+        return format_summary(self)
 
     def __sklearn_tags__(self) -> Any:
         return image_classifier_tags()
@@ -123,58 +143,73 @@ class SSDG:
 
     def fit(
         self,
-        labeled: Any,
+        X: Any,
+        y: Any = None,
+        *,
         unlabeled: Any = None,
         target: Any = None,
-        *,
         web: Any = None,
-        web_label: str = "ignored",
+        web_label: str | None = None,
         callbacks: Sequence[Listener] = (),
     ) -> Self:
         """Train, or resume an interrupted fit.
 
         Parameters
         ----------
-        labeled
-            A folder of class folders, (images, labels), or a dataset of both. Images are a uint8 array
-            (N, H, W, 3) or (N, H, W), a list of PIL images, paths or arrays, a folder or a .zip archive.
+        X
+            The labeled images: a uint8 array (N, H, W, 3) or (N, H, W), or a list of PIL images, paths or arrays; or
+            images with labels: a folder of class folders, a dataset, or a tuple (images, labels).
+        y
+            The labels of X, integers or strings. None if X has labels.
         unlabeled
-            Images, a list of folders, or {name: images} for several domains. Labels of a dataset are ignored.
+            Images, a folder, a list of folders, or {name: images} for several domains. Labels of a dataset are
+            ignored. None uses the parameter `unlabeled`.
         target
-            The domain to test on: scored after every epoch if it has labels, else predicted at the end.
+            The domain to test on: scored after every epoch if it has labels, else predicted at the end. A folder, a
+            dataset, images, or (images, labels).
         web
-            Crawls: images with keywords as labels, in the same forms as `labeled`.
+            Crawls: images with keywords as labels; a folder of keyword folders, a dataset or (images, keywords). None
+            uses the parameter `web`.
         web_label
-            How to use keywords: ignored, retained (as labels) or refined (labels of the first cycle).
+            How to use keywords: ignored, retained (as labels) or refined (labels of the first cycle). None uses the
+            parameter `web_label`.
         callbacks
             Functions that receive each event, a dict; see docs/runs.md for the events.
         """
         with use_parameter_names():
-            inputs = FitInputs(labeled, unlabeled, target, web, web_label)
+            inputs = FitInputs(
+                join_labels(X, y),
+                self.unlabeled if unlabeled is None else unlabeled,
+                target,
+                self.web if web is None else web,
+                self.web_label if web_label is None else web_label,
+            )
+            params = self.get_params(deep=False)
             root = self._temporary_folder() if self.out is None else Path(self.out)
-            self._load_run(fit_run(root, self.get_params(), inputs, callbacks, is_temporary=self.out is None))
+            self._load_run(fit_run(root, params, inputs, callbacks, is_temporary=self.out is None))
         return self
 
-    def predict_proba(self, images: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return calibrated class probabilities (N, K), averaged over the networks.
 
-        `images` has the forms of `fit`, without labels; images of a folder are ordered by path.
+        `X` is one image (a path or a PIL image), a folder, whose images are ordered by path, or images in a form that
+        `fit` accepts.
         """
         model = self._fitted()
         with use_parameter_names():
-            probs = model.probs(predict_logits(model, read_inputs(images)))
+            probs = model.probs(predict_logits(model, read_inputs(X)))
         return np.asarray(probs.numpy())[:, self._columns]
 
-    def predict(self, images: Any, *, reject: float | None = None) -> NDArray[Any]:
+    def predict(self, X: Any, *, reject: float | None = None) -> NDArray[Any]:
         """Return the predicted label of every image.
 
-        `reject` is the fraction of known images that may be rejected. With it, labels have dtype object, and are None
-        for rejected images.
+        `X` has the forms of `predict_proba`. `reject` is the fraction of known images that may be rejected. With it,
+        labels have dtype object, and are None for rejected images.
         """
         model = self._fitted()
         with use_parameter_names():
             threshold = model.require_rejection().threshold(reject) if reject is not None else None
-            logits = predict_logits(model, read_inputs(images))
+            logits = predict_logits(model, read_inputs(X))
         labels: NDArray[Any] = self.classes_[mean_probs(logits)[:, self._columns].argmax(1).numpy()]
         if threshold is None:
             return labels
@@ -182,11 +217,11 @@ class SSDG:
         labels[known_scores(logits) < threshold] = None
         return labels
 
-    def score(self, labeled: Any, y: Any = None) -> float:
-        """Return the accuracy in [0, 1] on (images, labels), a dataset, or a folder of class folders."""
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the accuracy in [0, 1] on images and labels in a form that `fit` accepts."""
         model = self._fitted()
         with use_parameter_names():
-            images, truth = read_labeled_inputs(labeled if y is None else (labeled, y), self._names)
+            images, truth = read_labeled_inputs(X if y is None else (X, y), self._names)
             predicted = mean_probs(predict_logits(model, images))[:, self._columns].argmax(1).numpy()
         return float((predicted == truth).mean())
 
@@ -211,7 +246,7 @@ class SSDG:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the parameters and, if fitted, the model files."""
-        state: dict[str, Any] = {"params": self.get_params()}
+        state: dict[str, Any] = {"params": self.get_params(deep=False)}
         return state | {"files": read_files(model_of(self.run_))} if hasattr(self, "model_") else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -241,6 +276,7 @@ class SSDG:
         self.model_, self.run_ = model, folder.absolute()
         self.classes_ = np.array(card.labels)
         self._names = list(card.classes)
+        self._training = read_model_card(model_of(folder)).training
         self._columns = [model.classes.index(name) for name in card.classes]
         if (result := read_finished(folder)) is not None:
             self.result_ = result

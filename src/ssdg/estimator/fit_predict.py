@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import operator
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from ..artifact.load import BATCH, Model
-from ..config import RunConfig
+from ..config import RunConfig, check_names
 from ..data.hidden import Problem
 from ..data.parallel import num_cores
 from ..data.sources.benchmark import read_class_folder
@@ -27,12 +30,13 @@ from ..display import Display, is_watched
 from ..engine.budget import open_timed_run
 from ..engine.events import Listener
 from ..engine.run import run
-from ..engine.setup import default_cache, open_run, with_full_paths
+from ..engine.setup import confirm_plugin, default_cache, open_run, with_full_paths
 from ..errors import Stopped, UserError, brief
 from ..limits import MAX_THREADS
 from ..machine import Machine, check_device, start_machine
-from .input_folders import InputWriter, RunInputs, check_labels, class_folder, prepare_inputs
-from .inputs import Images, Row, is_path, read_folder, read_images, read_pixels
+from .image_content import read_pixels
+from .input_folders import InputDigests, InputWriter, RunInputs, check_labels, class_folder, prepare_inputs
+from .inputs import Images, Row, is_dataset, is_pair, is_path, is_source, read_folder, read_images
 from .save_load import write_card
 
 RUN_PARAMS = (
@@ -53,11 +57,12 @@ FIT_PARAMS = (
     "web_label",
 )  # run settings that are arguments of `fit`
 INPUTS = "inputs"
+RUN_ID = "{id}"  # in `out`: replaced by a digest of the data and the settings
 
 
 @dataclass(frozen=True, eq=False)
 class FitInputs:
-    """Arguments of `fit` that name images."""
+    """Images of a run, and how keywords of crawls are used."""
 
     labeled: Any
     unlabeled: Any = None
@@ -66,12 +71,33 @@ class FitInputs:
     web_label: str = "ignored"
 
 
+def join_labels(X: Any, y: Any) -> Any:
+    """Return `X` if it has labels of its own and `y` is None, else (X, y)."""
+    kinds = {"folder": is_path(X), "pair (images, labels)": is_pair(X), "dataset": is_dataset(X)}
+    kind = next((name for name, is_kind in kinds.items() if is_kind), None)
+    if kind is None and y is None:
+        raise UserError(
+            "fit requires y to be passed, but the target y is None; pass fit(X, y), or an X with labels: a folder of "
+            "class folders or a dataset"
+        )
+    if kind is not None and y is not None:
+        raise UserError(
+            f"X is a {kind}, which has its own labels, so y must be None; pass unlabeled images by keyword, "
+            "fit(X, unlabeled=...)"
+        )
+    return X if y is None else (X, y)
+
+
 def fit_run(
     root: Path, params: Mapping[str, Any], inputs: FitInputs, callbacks: Sequence[Listener], *, is_temporary: bool
 ) -> Path:
     """Train or resume; return the run's folder: `root`, or a sub-folder per run if `root` is temporary."""
     settings = run_settings(params)
     check_options(params, callbacks)
+    confirm_plugin(settings)
+    check_names(settings)
+    if RUN_ID in str(root):
+        root = Path(str(root).replace(RUN_ID, run_id(settings, params["minutes"], inputs)))
     writer = InputWriter(root / INPUTS, may_replace=is_temporary or not (root / "run.json").exists())
     prepared = prepare_inputs(writer, inputs.labeled, inputs.unlabeled, inputs.target, inputs.web)
     settings |= {"web_label": inputs.web_label, **prepared.settings}
@@ -96,6 +122,13 @@ def fit_run(
     return folder
 
 
+def run_id(settings: Mapping[str, Any], minutes: float | None, inputs: FitInputs) -> str:
+    """Return a digest of the settings and of all images, or of their folder's path."""
+    sources = prepare_inputs(InputDigests(), inputs.labeled, inputs.unlabeled, inputs.target, inputs.web).settings
+    values = {**settings, "web_label": inputs.web_label, "minutes": minutes, **sources}
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
 def remove_all_but(root: Path, *names: str) -> None:
     """Delete the runs of earlier fits, which are no longer needed."""
     for other in root.iterdir():
@@ -115,9 +148,19 @@ def run_settings(params: Mapping[str, Any]) -> dict[str, Any]:
         if name in FIT_PARAMS:
             raise UserError(f"'{name}' is not allowed in settings; pass training data to fit")
     named = {name: params[name] for name in RUN_PARAMS if params[name] is not None}
-    if isinstance(named.get("seed"), np.integer):
-        named["seed"] = int(named["seed"])
-    return {name: str(value) if isinstance(value, Path) else value for name, value in (extra | named).items()}
+    return {name: plain_value(value) for name, value in (extra | named).items()}
+
+
+def plain_value(value: Any) -> Any:
+    """Return a setting as a YAML file would have it: searches over parameters draw NumPy numbers."""
+    match value:
+        case np.generic():
+            return value.item()
+        case Path():
+            return str(value)
+        case Mapping():
+            return {name: plain_value(inner) for name, inner in value.items()}
+    return value
 
 
 def check_options(params: Mapping[str, Any], callbacks: Sequence[Listener]) -> None:
@@ -193,21 +236,27 @@ def write_labels(model: Path, inputs: RunInputs, problem: Problem, params: Mappi
 
 
 def read_inputs(inputs: Any) -> Images:
-    """Read the images to predict."""
-    return read_folder(inputs, "images") if is_path(inputs) else read_images(inputs, "images", "ignored")
+    """Read the images to predict: one image, a folder, or images in another form that `fit` accepts."""
+    if isinstance(inputs, Image.Image) or (is_path(inputs) and Path(inputs).is_file() and not is_source(inputs)):
+        inputs = [inputs]
+    elif is_path(inputs):
+        if not Path(inputs).exists():
+            raise UserError(f"'{inputs}' does not exist; pass an image, a folder of images or a .zip archive")
+        return read_folder(inputs, "X")
+    return read_images(inputs, "X", "ignored")
 
 
 def read_labeled_inputs(inputs: Any, names: Sequence[str]) -> tuple[Images, NDArray[np.int64]]:
     """Read the images to score, and the index of each image's class in `names`."""
     labels: Sequence[Any]
     if is_path(inputs):
-        domain = read_class_folder(Path(inputs), "labeled")
-        images = Images("labeled", len(domain.items), lambda n: (domain.items[n], domain.labels[n]))
+        domain = read_class_folder(Path(inputs), "X")
+        images = Images("X", len(domain.items), lambda n: (domain.items[n], domain.labels[n]))
         labels = domain.labels
     else:
-        images = read_images(inputs, "labeled", "required")
+        images = read_images(inputs, "X", "required")
         labels = [label for _, label in images]
-        check_labels(list(labels), "labeled", "required")
+        check_labels(list(labels), "X", "required")
     if not images.count:
         raise UserError(f"'{inputs}' contains no images; pass a folder with sub-folders among {', '.join(names)}")
     index = {name: row for row, name in enumerate(names)}

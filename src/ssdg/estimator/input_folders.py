@@ -27,14 +27,13 @@ from ..data.sources.decode import FORMATS, open_image
 from ..data.sources.tree import IMAGE_SUFFIXES, Item, Reader, is_junk
 from ..errors import UserError
 from ..files import atomic_folder, locked, read_text, real_path
+from .image_content import Content, read_content
 from .inputs import (
-    Content,
     Images,
     LabelMode,
     is_path,
     is_source,
     label_array,
-    read_content,
     read_folder,
     read_images,
 )
@@ -74,7 +73,10 @@ def write_once(images: Images, folder: Path, mode: LabelMode, *, may_replace: bo
         if has_digest and read_text(folder / DIGEST) == digest:
             return y
         if folder.exists() and not (has_digest and may_replace):
-            raise UserError(f"'{folder}' contains other images than {images.role}; choose another --out")
+            raise UserError(
+                f"'{folder}' contains other images than {images.role}; choose another --out, or put {{id}} into it "
+                "for a folder per fit"
+            )
         _write(images, folder)
     return y
 
@@ -164,11 +166,13 @@ class InputWriter:
     folder: Path
     may_replace: bool
 
-    def write(self, inputs: Any, name: str, mode: LabelMode) -> tuple[str, NDArray[Any] | None]:
-        """Return the folder of a domain, and its labels if it had to be written."""
+    def write(
+        self, inputs: Any, name: str, mode: LabelMode, role: str | None = None
+    ) -> tuple[str, NDArray[Any] | None]:
+        """Return the folder of a domain, and its labels if it had to be written; `role` names it in messages."""
         if is_path(inputs):
             return str(Path(inputs)), None
-        images = read_images(inputs, name, mode)
+        images = read_images(inputs, role or name, mode)
         y = write_once(images, self.folder / name, mode, may_replace=self.may_replace)
         return str(self.folder / name), y
 
@@ -181,6 +185,24 @@ class InputWriter:
 
 
 @dataclass(frozen=True)
+class InputDigests:
+    """Counterpart of `InputWriter` that writes nothing and returns a digest, or the path of a folder."""
+
+    def write(
+        self, inputs: Any, name: str, mode: LabelMode, role: str | None = None
+    ) -> tuple[str, NDArray[Any] | None]:
+        """Return what identifies a domain, and its labels unless it is a folder."""
+        if is_path(inputs):
+            return str(Path(inputs).absolute()), None
+        digest, labels = digest_images(read_images(inputs, role or name, mode))
+        return f"{name} {digest}", check_labels(labels, role or name, mode)
+
+    def write_named(self, inputs: Any, name: str, mode: LabelMode) -> str:
+        """Return what identifies a domain with a custom name."""
+        return f"{name} {self.write(inputs, name, mode)[0]}"
+
+
+@dataclass(frozen=True)
 class RunInputs:
     """Folders of a run as settings, and the labels of the labeled domain unless it was a folder."""
 
@@ -188,15 +210,17 @@ class RunInputs:
     labels: NDArray[Any] | None
 
 
-def prepare_inputs(writer: InputWriter, labeled: Any, unlabeled: Any, target: Any, web: Any) -> RunInputs:
+def prepare_inputs(
+    writer: InputWriter | InputDigests, labeled: Any, unlabeled: Any, target: Any, web: Any
+) -> RunInputs:
     """Prepare a folder for every input."""
     if isinstance(unlabeled, Mapping) and (
         duplicates := set(unlabeled) & set(web if isinstance(web, Mapping) else ["web"])
     ):
         raise UserError(f"'{duplicates.pop()}' names a domain of both unlabeled and web; use unique names")
-    folder, y = writer.write(labeled, "labeled", "required")
+    folder, y = writer.write(labeled, "labeled", "required", role="X")
     if y is not None and len(np.unique(y)) < 2:
-        raise UserError(f"labeled has the single class '{y[0]}'; at least two are required")
+        raise UserError(f"X has only one class ('{y[0]}'); at least two are required")
     settings: dict[str, Any] = {"labeled": folder}
     if unlabeled is not None:
         settings["unlabeled"] = _write_domains(writer, unlabeled, "unlabeled", "ignored")
@@ -207,7 +231,7 @@ def prepare_inputs(writer: InputWriter, labeled: Any, unlabeled: Any, target: An
     return RunInputs(settings, y)
 
 
-def _write_domains(writer: InputWriter, inputs: Any, name: str, mode: LabelMode) -> list[str]:
+def _write_domains(writer: InputWriter | InputDigests, inputs: Any, name: str, mode: LabelMode) -> list[str]:
     """Return one or more folders: of a single domain, of a list of folders, or of domains by name."""
     if isinstance(inputs, Mapping):
         if not inputs:

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from ..errors import UserError, unknown
+from ..errors import UserError, brief, printable, unknown
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
+SETTINGS = "settings"  # the parameter whose entries are parameters, too: settings__lr
+DATA_PARAMS = ("unlabeled", "web")
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -23,21 +25,52 @@ def parameter_names(kind: type) -> list[str]:
     return [name for name in inspect.signature(kind).parameters if name != "self"]
 
 
-def set_parameters(estimator: object, params: Mapping[str, Any]) -> None:
-    """Set parameters by name without validation, which `fit` does."""
+def get_parameters(estimator: object, *, deep: bool) -> dict[str, Any]:
+    """Return all parameters by name; with `deep`, also the entries of `settings`."""
+    params = {name: getattr(estimator, name) for name in parameter_names(type(estimator))}
+    return {**params, **_nested_parameters(SETTINGS, params.get(SETTINGS))} if deep else params
+
+
+def _nested_parameters(name: str, values: object) -> dict[str, Any]:
+    """Return the entries of nested dicts by names such as `settings__labeler__epochs`."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items() if isinstance(values, Mapping) else ():
+        nested |= {f"{name}__{key}": value, **_nested_parameters(f"{name}__{key}", value)}
+    return nested
+
+
+def set_parameters(estimator: Any, params: Mapping[str, Any]) -> None:
+    """Set parameters by name without validating values, which `fit` does."""
     names = parameter_names(type(estimator))
-    for name in params:
+    plain = {name: value for name, value in params.items() if not name.startswith(f"{SETTINGS}__")}
+    for name in plain:
         if name not in names:
             raise unknown(f"parameter of {type(estimator).__name__}", name, names)
-    for name, value in params.items():
+    settings = plain.get(SETTINGS, estimator.settings)
+    for name in sorted(params.keys() - plain.keys()):  # a group before its entries
+        settings = _with_setting(settings, name.split("__")[1:], params[name])
+    for name, value in {**plain, SETTINGS: settings}.items():
         setattr(estimator, name, value)
 
 
+def _with_setting(settings: Any, keys: list[str], value: Any) -> dict[str, Any]:
+    """Return a copy of nested settings in which one value is replaced; the user's dict stays as it is."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise UserError(f"{brief(settings)} is not a dict of settings, so '{keys[0]}' cannot be set in it")
+    first, *rest = keys
+    current = dict(settings or {})
+    return current | {first: _with_setting(current.get(first), rest, value) if rest else value}
+
+
 def format_estimator(estimator: object) -> str:
-    """Return the call that creates such an estimator, without default values."""
+    """Return the call that creates such an estimator, without default values; images are abbreviated."""
     parameters = inspect.signature(type(estimator)).parameters
     values = {name: getattr(estimator, name) for name in parameters}
-    args = [f"{name}={value!r}" for name, value in values.items() if not _is_same(value, parameters[name].default)]
+    args = [
+        f"{name}={printable(brief(value)) if name in DATA_PARAMS else repr(value)}"
+        for name, value in values.items()
+        if not _is_same(value, parameters[name].default)
+    ]
     return f"{type(estimator).__name__}({', '.join(args)})"
 
 
@@ -58,7 +91,10 @@ def not_fitted_error(estimator: object) -> Exception:
 
 
 def image_classifier_tags() -> Any:
-    """Return scikit-learn's tags: a classifier of images, not of feature vectors."""
+    """Return scikit-learn's tags: a classifier of images, not of feature vectors.
+
+    There is no tag for arrays (N, H, W, 3); (N, H, W) is a 3-D array, and lists of paths are strings.
+    """
     from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
     return Tags(
@@ -68,6 +104,7 @@ def image_classifier_tags() -> Any:
         regressor_tags=None,
         classifier_tags=ClassifierTags(),
         input_tags=InputTags(two_d_array=False, three_d_array=True, string=True),
+        non_deterministic=False,
     )
 
 

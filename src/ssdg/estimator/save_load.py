@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..files import atomic_folder, read_bytes, write_bytes, write_json
 
 NAME = "estimator.json"
-MACHINE_PARAMS = ("out", "device", "threads", "cache")  # meaningless on another machine
+MACHINE_PARAMS = ("out", "device", "threads", "cache", "unlabeled", "web")  # meaningless on another machine
 FILES = frozenset({CARD, WEIGHTS, README, NAME})
 
 
