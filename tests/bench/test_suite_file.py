@@ -11,6 +11,7 @@ import pytest
 
 from ssdg.bench.grid import SuiteChoice
 from ssdg.bench.suite_file import load_suite
+from ssdg.cli.bench import parse_choice
 from ssdg.errors import UserError
 from ssdg.methods.api import METHODS
 from ssdg.methods.plugins import load_plugin
@@ -83,6 +84,13 @@ def test_words_of_the_command_win_over_the_file() -> None:
         ("methods: [eid]\nsettings: [epochs]", "'settings' must be a mapping"),
         ("methods: [eid]\ndata: 3", "'data' must be a string, not 3"),
         ("methods: [eid]\npaper: pcas", "did you mean 'pacs'"),
+        ("methods: [eid]\ndevelopment: [a>b]", "'development' must be a mapping"),
+        ("methods: [eid]\ndevelopment: {task: [a>b]}", "did you mean 'tasks'"),
+        ("methods: [eid]\ndevelopment: {tasks: a>b}", "development: 'tasks' must be a list"),
+        (
+            "methods: [eid]\ntasks: [a>b, b>a]\nseeds: [0, 1]\ndevelopment: {tasks: [b>a], seeds: [1]}",
+            "task b>a with seed 1 is both reported and used for development",
+        ),
         ("methods: [eid", "cannot be read as YAML"),
         ("- eid", "holds no settings"),
         ("methods: [eid]\nsettings: {plugin: nowhere.py}", "the plugin 'nowhere.py' cannot be read"),
@@ -92,6 +100,26 @@ def test_mistakes(text: str, message: str, read) -> None:  # type: ignore[no-unt
     with pytest.raises(UserError, match=message) as caught:
         read(text)
     assert "\n" not in str(caught.value)
+
+
+def test_development_tasks_are_chosen_instead_of_the_reported_ones(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "methods: [eid]\ndata: one\ntasks: [a>b]\nseeds: [0, 1]\ndevelopment: {tasks: [b>a], seeds: [0], data: two}"
+    )
+    suite, choice = load_suite(path)
+    assert (suite.name, choice.data, choice.tasks, choice.seeds) == ("mine", "one", ("a>b",), (0, 1))
+    suite, choice = load_suite(path, development=True)
+    assert (suite.name, choice.data, choice.tasks, choice.seeds) == ("mine-development", "two", ("b>a",), (0,))
+
+
+def test_a_file_without_development_tasks_has_none_to_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("methods: [eid]")
+    with pytest.raises(UserError, match="names no development tasks"):
+        load_suite(path, development=True)
+    with pytest.raises(UserError, match="the built-in suite 'pacs' has no development tasks"):
+        parse_choice("pacs", (), None, None, {}, development=True)
 
 
 PLUGIN = """

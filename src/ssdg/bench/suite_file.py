@@ -23,18 +23,21 @@ KEYS: dict[str, type] = {
     "preset": str,
     "data": str,
     "paper": str,
+    "development": dict,
 }
+DEVELOPMENT_KEYS: dict[str, type] = {key: KEYS[key] for key in ("tasks", "seeds", "data")}
 TYPE_NAMES: dict[type, str] = {list: "a list such as [a, b]", dict: "a mapping such as {epochs: 5}", str: "a string"}
 
 
-def load_suite(path: Path) -> tuple[Suite, SuiteChoice]:
-    """Load a custom benchmark suite from a YAML file, and what the file chooses of it."""
+def load_suite(path: Path, *, development: bool = False) -> tuple[Suite, SuiteChoice]:
+    """Load a custom benchmark suite from a YAML file, and what the file chooses of it.
+
+    With `development`, choose its development tasks and seeds, on which settings are selected, instead of the
+    reported ones.
+    """
     content = load_mapping(path)
-    for key, value in content.items():
-        if key not in KEYS:
-            raise unknown(f"key in {path}:", str(key), list(KEYS))
-        if not isinstance(value, KEYS[key]):
-            raise UserError(f"{path}: '{key}' must be {TYPE_NAMES[KEYS[key]]}, not {brief(value)}")
+    check_types(path, content, KEYS)
+    check_development(path, content)
     if not content.get("methods"):
         raise UserError(f"{path} names no method; add for example 'methods: [source-only, eid]'")
     settings = with_plugin(content.get("settings") or {})
@@ -43,9 +46,40 @@ def load_suite(path: Path) -> tuple[Suite, SuiteChoice]:
     rows = tuple(build_rows(path, content["methods"], content.get("overrides") or [{}], papers))
     check_unique_names(path, rows)
     table, data = (paper_suite.table, paper_suite.data[:1]) if paper_suite else (None, ())
-    suite = Suite(path.stem, str(path), rows, table, data, any_data=True, settings=settings)
-    tasks, seeds = (tuple(content.get(key) or ()) for key in ("tasks", "seeds"))
-    return suite, SuiteChoice(content.get("data"), content.get("preset"), tasks=tasks, seeds=seeds)
+    name = f"{path.stem}-development" if development else path.stem  # a folder holds one of the two
+    suite = Suite(name, str(path), rows, table, data, any_data=True, settings=settings)
+    choice = {**content, **chosen_for_development(path, content)} if development else content
+    tasks, seeds = (tuple(choice.get(key) or ()) for key in ("tasks", "seeds"))
+    return suite, SuiteChoice(choice.get("data"), content.get("preset"), tasks=tasks, seeds=seeds)
+
+
+def check_types(path: Path, content: Mapping[str, Any], keys: Mapping[str, type], inside: str = "") -> None:
+    """Raise `UserError` for an unknown key or a value of another type."""
+    for key, value in content.items():
+        if key not in keys:
+            raise unknown(f"key in {path}{inside}:", str(key), list(keys))
+        if not isinstance(value, keys[key]):
+            raise UserError(f"{path}{inside}: '{key}' must be {TYPE_NAMES[keys[key]]}, not {brief(value)}")
+
+
+def check_development(path: Path, content: Mapping[str, Any]) -> None:
+    """Require that no cell is both a development cell and a reported one, unless they have other data."""
+    section = content.get("development") or {}
+    check_types(path, section, DEVELOPMENT_KEYS, ", development")
+    tasks = set(map(str, section.get("tasks") or ())) & set(map(str, content.get("tasks") or ()))
+    seeds = set(map(str, section.get("seeds") or ())) & set(map(str, content.get("seeds") or ()))
+    if tasks and seeds and "data" not in section:
+        cell = f"task {min(tasks)} with seed {min(seeds)}"
+        raise UserError(
+            f"{path}: {cell} is both reported and used for development; give development other tasks, seeds or data"
+        )
+
+
+def chosen_for_development(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tasks, seeds and data on which settings are selected."""
+    if section := content.get("development"):
+        return {"tasks": None, "seeds": None, **section}
+    raise UserError(f"{path} names no development tasks; add for example 'development: {{tasks: [a>b], seeds: [9]}}'")
 
 
 def build_rows(path: Path, methods: list[Any], overrides: list[Any], papers: Mapping[str, Any]) -> list[Row]:

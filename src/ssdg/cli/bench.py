@@ -37,6 +37,7 @@ def run(
     methods: Several = None,
     tasks: Several = None,
     seeds: Several = None,
+    development: Annotated[bool, Parameter(negative=())] = False,
     jobs: Jobs = None,
     threads: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_THREADS))] = 1,
     device: str = "auto",
@@ -59,13 +60,16 @@ def run(
     data
         A benchmark's folder or zip, or an embedded one: digits, web-digits.
     preset
-        paper, release, fast or quick.  [default: paper]
+        best, paper, release, fast or quick.  [default: paper]
     methods
         Rows of the suite by name, or methods, including those that the suite lacks.  [default: all rows]
     tasks
         labeled:target, such as P:A ('P>A' needs quotes).  [default: all tasks]
     seeds
         Seeds; every row runs every task once per seed.  [default: 0]
+    development
+        Run the development tasks and seeds of a suite file, on which settings are selected, instead of the reported
+        ones.
     jobs
         Number of parallel workers.  [default: one per GPU, or per core; with --ray, of the whole cluster]
     threads
@@ -88,7 +92,7 @@ def run(
     from ..methods.plugins import confirmed_plugins
 
     lists = {"methods": methods, "tasks": tasks, "seeds": seeds}
-    grid_suite, choice = parse_choice(suite, words, data, preset, lists)
+    grid_suite, choice = parse_choice(suite, words, data, preset, lists, development=development)
     cache_path, shelf_path = str((cache or default_cache()).absolute()), str(shelf.absolute()) if shelf else ""
     options = CellOptions(cache_path, device, threads, save_seconds, plugins=confirmed_plugins(), shelf=shelf_path)
     if ray is None:
@@ -143,7 +147,13 @@ def launch(grid: Grid, out: Path, slots: Sequence[Slot], options: CellOptions, s
 
 
 def parse_choice(
-    suite: str, args: tuple[str, ...], data: str | None, preset: str | None, lists: dict[str, list[str] | None]
+    suite: str,
+    args: tuple[str, ...],
+    data: str | None,
+    preset: str | None,
+    lists: dict[str, list[str] | None],
+    *,
+    development: bool = False,
 ) -> tuple[Suite, SuiteChoice]:
     """Return the suite and what the arguments choose of it.
 
@@ -161,8 +171,10 @@ def parse_choice(
     confirm_plugin(overrides, remember=True)  # not one that only a suite file names
     choice = SuiteChoice(data, preset, settings=with_plugin(overrides), **names)
     if Path(suite).suffix in (".yaml", ".yml"):
-        custom_suite, file_choice = load_suite(Path(suite))
+        custom_suite, file_choice = load_suite(Path(suite), development=development)
         return custom_suite, choice.over(file_choice)
+    if development:
+        raise UserError(f"the built-in suite '{suite}' has no development tasks; give a suite file, or leave it out")
     return find_suite(suite), choice
 
 
