@@ -35,14 +35,14 @@ def points_in(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(s.step, s.value) for s in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
 
 
-def emit(folder: Path, events: list[tuple[str, dict[str, Any]]], **sinks: Any) -> list[str]:
-    """A process of a run that tells these events; returns the warnings."""
+def emit(folder: Path, payloads: list[tuple[str, dict[str, Any]]], **sinks: Any) -> list[str]:
+    """Emit events as a process of a run does; return the warnings."""
     warnings: list[str] = []
     options = {"tensorboard": False, "wandb": None, **sinks}
     with open_sinks(folder, options["tensorboard"], options["wandb"], warnings.append) as listeners:
         events = Events(folder / "events.jsonl", listeners)
         events.emit("start", config={"seed": 1}, stages=[])
-        for kind, values in events:
+        for kind, values in payloads:
             events.emit(kind, **values)
     return warnings
 
