@@ -4,7 +4,7 @@ VENV   ?= .venv
 PIP    := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH  := $(shell grep '^torch==' constraints.txt)
 
-.PHONY: demo test lint types check campaign clean
+.PHONY: demo test lint types check docs package campaign clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/ssdg demo
@@ -21,6 +21,11 @@ types: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(VENV)/bin/pytest -n 2 --dist worksteal
 
+# The site of README.md and docs/, in build/site. Built anew, so that -W sees the warnings of every page.
+docs: $(VENV)/.docs
+	rm -rf build/site build/site-cache
+	$(VENV)/bin/python -m sphinx -W --keep-going --quiet -c docs/site -d build/site-cache . build/site
+
 # Kills, faults and hostile inputs; not a part of `make test`, which runs a slice of it. See docs/reliability.md.
 MINUTES ?= 60
 campaign: $(VENV)/.dev
@@ -36,9 +41,13 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	$(PIP) --no-build-isolation -e '.[train,demo]'
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.torch pyproject.toml
+	$(PIP) --no-build-isolation -e '.[train,docs]'
+	touch $@
+
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	$(PIP) --no-build-isolation -e '.[train,demo,export,figures,hf,onnx,parquet,pretrained,ray,tensorboard,web,dev]'
-	touch $@ $(VENV)/.demo
+	touch $@ $(VENV)/.demo $(VENV)/.docs
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
