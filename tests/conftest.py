@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from runs import train_here
 from ssdg.cli import call
+from waiting import PATIENCE
 from worlds import write_world
 
 
@@ -43,6 +47,19 @@ def evolved(world: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("evolved")
     train_here(world, cache, folder, "eid", labeler={"epochs": 1, "batch": 4, "lr": 0.01})
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's chromium; without it the tests that need it are skipped."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE * 1000)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

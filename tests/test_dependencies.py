@@ -25,7 +25,7 @@ ALLOWED = re.compile(
 
 def direct_requirements() -> Iterator[Requirement]:
     extras = PROJECT["optional-dependencies"]
-    for group in (PROJECT["dependencies"], *(extras[name] for name in extras if name != "dev")):
+    for group in (PROJECT["dependencies"], *(extras[name] for name in extras if name not in ("dev", "docs"))):
         yield from (Requirement(line) for line in group)
 
 

@@ -1,8 +1,7 @@
-"""A browser for the tests of the page; without one they are skipped."""
+"""Pages for the tests of the report, in the browser of tests/conftest.py."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,6 @@ from ssdg.cli import call
 from waiting import PATIENCE
 
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE * 1000)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
