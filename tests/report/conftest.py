@@ -8,11 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import write_run
 
 from ssdg.cli import call
+from ssdg.report.run_folder import Run, read_run
 from waiting import PATIENCE
 
 Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return a run in which nothing is found."""
+    return read_run(write_run(tmp_path_factory.mktemp("healthy") / "run"))
 
 
 @pytest.fixture(scope="session")

@@ -83,14 +83,13 @@ def accuracy(run: Run) -> list[Figure]:
     """Return the accuracy on the target and on held-out labeled images after every epoch."""
     rows = run.product
     figures = []
-    probe = run.result.probe if run.result is not None else None
     for title, values, reference in (
         (f"Accuracy on the {target_role(run)} domain {run.task.target}", [row.target for row in rows], "target"),
         ("Accuracy on held-out labeled images", [row.validation for row in rows], "validation"),
     ):
         if any(values):
             series = _networks(values)
-            if (level := getattr(probe, reference, None)) is not None:
+            if (level := getattr(run.probe, reference, None)) is not None:
                 series["probe"] = [level] * len(rows)
             figures.append(over_epochs(title, rows, series, "accuracy (%)", PERCENT))
     if not any(row.target for row in rows):
