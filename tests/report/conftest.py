@@ -40,8 +40,8 @@ def opened(browser: Any) -> Iterator[Open]:
     """Open a page; in the end it must have said nothing on the console and asked for nothing but itself."""
     pages = []
 
-    def open_page(path: Path, **options: Any) -> Any:
-        page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
+    def open_page(path: Path, width: int = 1200, **options: Any) -> Any:
+        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
         page.set_default_timeout(PATIENCE * 1000)
         pages.append((page, requests := [], troubles := []))
         page.on("request", lambda request: requests.append(request.url))

@@ -84,7 +84,7 @@ def test_a_target_that_resembles_no_training_domain(made: Make) -> None:
     run = made(photo=("labeled", 150, 20), art=("unlabeled", 150, 24), night=("target", 50, 4))
     found = numbers(run)
     assert list(found) == [FAR]
-    assert "from the nearest, photo; training domains are at most" in found[FAR]
+    assert "from the nearest, photo; for training domains, at most" in found[FAR]
     assert "--unlabeled FOLDER" in advice_of(run)
 
 

@@ -23,7 +23,7 @@ def test_a_healthy_run_has_none(healthy: Run) -> None:
 def test_a_run_that_has_not_ended(healthy: Run) -> None:
     run = replace(healthy, result=None)
     assert numbers(run) == {"The run is not finished.": "8 epochs so far"}
-    assert advice_of(run) == f"If it is not running: ssdg resume {healthy.folder}"
+    assert advice_of(run) == "If it is not running, resume it: ssdg resume FOLDER."
 
 
 def test_networks_that_have_not_learned_the_labeled_domain(healthy: Run) -> None:
@@ -75,12 +75,13 @@ def test_an_advice_names_only_settings_that_the_run_can_change(healthy: Run) -> 
         "or use fewer cycles (cycles=1)."
     )
     assert advice(labeler=None) == ""
-    assert advice(apl="self", last_share=0.9) == "Select fewer images (last_share=0.45)."
+    assert advice(last_share=0.9) == ""
 
 
 def test_an_advice_names_no_setting_of_a_clean_set_that_the_run_lacks(healthy: Run) -> None:
     run = replace(healthy, audits=(audit("pseudo-labels", 1, "sketch", accuracy=41.0),))
     assert advice_of(with_config(run, clean_rate=0.4, cycles=3)) == "Use fewer cycles (cycles=2)."
+    assert advice_of(with_config(run, clean_rate=0.4, last_share=0.9)) == "Select fewer images (last_share=0.45)."
 
 
 def test_warnings_come_first(healthy: Run) -> None:

@@ -112,7 +112,7 @@ def test_agreement_that_falls_where_the_truth_is_unknown(healthy: Run) -> None:
         cycles = [labels("pseudo-labels", c, "art", EVEN, votes=votes(n)) for c, n in enumerate(differing, 1)]
         return without_truth(healthy, *cycles)
 
-    expected = "agreement of the networks 90.0 % in cycle 1, 80.0 % in cycle 2"
+    expected = "agreement of the votes 90.0 % in cycle 1, 80.0 % in cycle 2"
     assert numbers(run(3, 6)) == {DRIFT: expected}
     assert numbers(run(3, 4)) == {}
     assert numbers(run(6, 3)) == {}

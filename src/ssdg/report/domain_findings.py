@@ -58,7 +58,7 @@ def far_target(run: Run) -> Iterator[Finding]:
         gaps = [min(between[frozenset((a, b))] for b in training if b != a) for a in training if len(training) > 1]
         widest = max(gaps, default=0.0)
         if distance > max(MIN_FAR, MIN_TIMES_FARTHER * widest):
-            scale = f"; training domains are at most {widest:.1f} from their nearest" if gaps else ""
+            scale = f"; for training domains, at most {widest:.1f}" if gaps else ""
             yield Finding(
                 "hint",
                 f"The unseen domain {target} resembles no training domain.",

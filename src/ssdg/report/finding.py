@@ -63,13 +63,13 @@ def _has_clean_sets(run: Run) -> bool:
     return bool(run.titles("clean-set"))
 
 
-def _labels_itself(run: Run) -> bool:
-    return run.config.get("apl") == "self"
+def _has_no_clean_sets(run: Run) -> bool:
+    return not _has_clean_sets(run)
 
 
 SELECT_FEWER = (
     Remedy("clean_rate", "select fewer images", halved, _has_clean_sets),
-    Remedy("last_share", "select fewer images", halved, _labels_itself),
+    Remedy("last_share", "select fewer images", halved, _has_no_clean_sets),
 )
 SELECT_EVENLY = Remedy("clean_choice", "select the same number of every class", fixed("balanced"), _has_clean_sets)
 LONGER_LABELERS = Remedy("labeler.epochs", "train the labelers longer", doubled)

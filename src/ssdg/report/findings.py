@@ -33,7 +33,9 @@ def unfinished(run: Run) -> Iterator[Finding]:
     """Report a run without a result."""
     if run.result is None:
         done = f"{len(run.epochs)} epochs so far"
-        yield Finding("hint", "The run is not finished.", done, f"If it is not running: ssdg resume {run.folder}")
+        yield Finding(
+            "hint", "The run is not finished.", done, "If it is not running, resume it: ssdg resume FOLDER."
+        )
 
 
 def below_probe(run: Run) -> Iterator[Finding]:

@@ -171,7 +171,7 @@ def _less_agreement(cycles: list[Labels]) -> str:
     first, last = cycles[0].agreement, cycles[-1].agreement
     if first is None or last is None or first - last <= MAX_AGREEMENT_FALL:
         return ""
-    return f"agreement of the networks {_both(cycles, f'{first:.1f} %', f'{last:.1f} %')}"
+    return f"agreement of the votes {_both(cycles, f'{first:.1f} %', f'{last:.1f} %')}"
 
 
 def _less_balance(cycles: list[Labels]) -> str:
