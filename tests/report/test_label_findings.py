@@ -55,11 +55,11 @@ def test_a_class_with_hardly_any_labels(healthy: Run) -> None:
     few = [0] * 28 + [1] * 29 + [2] * 3
     found = numbers(replace(healthy, labels=labels("pseudo-labels", 2, "art", few)))
     assert found == {
-        "Few images of art have the pseudo-label horse.": "horse: 3 in cycle 2; an even share is 20 images"
+        "Few images of art have the pseudo-label horse.": "3 of class horse in cycle 2; an even share is 20"
     }
     run = replace(healthy, labels=labels("clean-set", 2, "art", few))
     text = "The clean set of art has few images of class horse."
-    assert numbers(run) == {text: "horse: 3 in cycle 2; an even share is 20 images"}
+    assert numbers(run) == {text: "3 of class horse in cycle 2; an even share is 20"}
     enough = [0] * 28 + [1] * 28 + [2] * 4
     assert numbers(replace(healthy, labels=labels("clean-set", 2, "art", enough))) == {}
 

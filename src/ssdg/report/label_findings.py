@@ -106,8 +106,8 @@ def missing_classes(run: Run) -> Iterator[Finding]:
                 number = f"{len(empty)} of {len(names)} classes in cycle {labels.round}"
                 yield Finding("warning", _missing(labels, empty, "no"), number, _missing_advice(run))
             if few:
-                parts = [f"{name}: {known[name]:,}" for name in few]
-                number = f"{listed(parts, 'and')} in cycle {labels.round}; an even share is {even:,.0f} images"
+                parts = [f"{known[name]:,} of class {name}" for name in few]
+                number = f"{listed(parts, 'and')} in cycle {labels.round}; an even share is {even:,.0f}"
                 yield Finding("hint", _missing(labels, few, "few"), number, _missing_advice(run))
 
 

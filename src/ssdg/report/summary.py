@@ -25,6 +25,7 @@ def summarize(run: Run) -> dict[str, Any]:
         "state": state_of(run),
         "headline": headline(run),
         "facts": facts(run),
+        "details": details(run),
         "scores": scores(run),
         "leak": run.result.hidden_labels if run.result else "",
         "command": run.file.command,
@@ -51,7 +52,7 @@ def headline(run: Run) -> list[list[str]]:
 
 def facts(run: Run) -> list[list[str]]:
     """Return the facts beside the scores as pairs of a name and a value."""
-    config, result, file = run.config, run.result, run.file
+    config, result = run.config, run.result
     rows = [
         ["method", f"{config.get('method')}, preset {config.get('preset')}, seed {config.get('seed')}"],
         ["network", f"{config.get('backbone')}, weights {config.get('weights')}, {config.get('size')} px"],
@@ -66,10 +67,14 @@ def facts(run: Run) -> list[list[str]]:
             shares = sorted(result.profile.seconds.items(), key=lambda pair: -pair[1])
             text = ", ".join(f"{name} {100 * value / result.profile.total:.1f} %" for name, value in shares)
             rows.append(["time by phase", text])
-        rows.append(["machine", ", ".join(f"{name} {value}" for name, value in result.machine.items())])
-        rows.append(["versions", ", ".join(f"{name} {value}" for name, value in result.versions.items())])
-    rows.append(["hashes", f"settings {file.hash}, images {file.fingerprint}"])
     return rows
+
+
+def details(run: Run) -> list[list[str]]:
+    """Return where the run was computed and what identifies it, as pairs of a name and a value."""
+    groups = {"machine": run.result.machine, "versions": run.result.versions} if run.result else {}
+    rows = [[name, ", ".join(f"{key} {value}" for key, value in values.items())] for name, values in groups.items()]
+    return [*rows, ["hashes", f"settings {run.file.hash}, images {run.file.fingerprint}"]]
 
 
 def scores(run: Run) -> dict[str, Any]:

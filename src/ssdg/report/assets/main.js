@@ -9,14 +9,15 @@ function panel(id, title, ...children) {
 }
 
 function drawSummary(summary) {
-  const { scores, facts } = summary;
+  const { scores, facts, details } = summary;
+  const pairs = (rows) => el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
   return el("div", { class: "summary" },
     summary.headline.length ? el("ul", { class: "headline" }, summary.headline.map(([name, value]) => el("li", { class: "card" },
       el("span", {}, name), el("b", {}, value)))) : null,
     el("div", { class: "card" },
       scores.rows.length ? plainTable(["Test accuracy (%)", ...scores.columns], scores.rows) : el("p", { class: "missing" }, "No scores yet."),
       scores.note ? el("p", { class: "note" }, scores.note) : null),
-    el("dl", { class: "card" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+    el("div", { class: "card" }, pairs(facts), el("details", { class: "details" }, el("summary", {}, "Machine, versions and hashes"), pairs(details))),
     summary.command ? el("div", { class: "card" }, el("b", {}, "Command"), el("pre", { tabindex: 0 }, summary.command)) : null,
     summary.leak ? el("p", { class: "card" }, el("b", {}, "Hidden labels. "), summary.leak) : null);
 }
