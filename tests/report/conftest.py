@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import write_run
 
 from ssdg.cli import call
+from ssdg.report.run_folder import Run, read_run
 from waiting import PATIENCE
 
 Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return a run in which nothing is found."""
+    return read_run(write_run(tmp_path_factory.mktemp("healthy") / "run"))
 
 
 @pytest.fixture
@@ -19,8 +27,8 @@ def opened(browser: Any) -> Iterator[Open]:
     """Open a page; in the end it must have said nothing on the console and asked for nothing but itself."""
     pages = []
 
-    def open_page(path: Path, **options: Any) -> Any:
-        page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
+    def open_page(path: Path, width: int = 1200, **options: Any) -> Any:
+        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
         page.set_default_timeout(PATIENCE * 1000)
         pages.append((page, requests := [], troubles := []))
         page.on("request", lambda request: requests.append(request.url))

@@ -74,6 +74,7 @@ def write_run(
     config: Mapping[str, Any] | None = None,
     accuracy: float = 60.0,
     names: Names = EID,
+    networks: int = 2,
     format: int = 2,
 ) -> Path:
     """A run of two stages over the unlabeled domains sketch and art; `crawl` makes every fourth image of art OOD.
@@ -97,6 +98,8 @@ def write_run(
         stages.append({**names.stage(cycle), "steps": 12, "epochs": 2, "schedules": schedules})
         for number in (1, 2):
             scores = {"validation": [90.0, 91.0, 92.0], "target": [accuracy, accuracy + 2, accuracy + cycle + number]}
+            if networks == 1:  # which is its own mean
+                scores = {name: [values[-1]] * 2 for name, values in scores.items()}
             losses = {"loss": 1.0 / (cycle + number), "diversity": -2.0}
             events.append(epoch(names.product, cycle, number, 2, **losses, **scores))
         domains = label(folder, names.clean, cycle, truths, truth, crawl, every=2)
@@ -174,7 +177,7 @@ def result(
 ) -> dict[str, Any]:
     rows = [{k: v for k, v in event.items() if k not in ("event", "time", "key", "epochs")} for event in events]
     last = rows[-1]["target"]
-    scores = dict(zip(("network_1", "network_2", "mean"), last, strict=True))
+    scores = dict(zip((*(f"network_{n}" for n in range(1, len(last))), "mean"), last, strict=True))
     made = {
         "method": settings["method"],
         "seed": settings["seed"],

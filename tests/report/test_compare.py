@@ -56,7 +56,7 @@ def test_a_benchmark_beside_the_paper(tmp_path: Path) -> None:
     assert "Cells: 5 done, 3 missing." in table["notes"]
     assert any(note.startswith("Missing: eid · P>C · seed 1; mcd · P>C · seed 0") for note in table["notes"])
     curves = {figure["title"]: figure["series"] for figure in compared["curves"]}
-    assert {s["name"]: s["values"] for s in curves["Accuracy on P → A"]} == {"eid": [57.0], "mcd": [60.0]}
+    assert {s["name"]: s["values"] for s in curves["Test accuracy (%), P → A"]} == {"eid": [57.0], "mcd": [60.0]}
 
 
 def test_differing_settings_side_by_side(tmp_path: Path) -> None:
@@ -91,6 +91,41 @@ def test_several_runs(tmp_path: Path, report: Callable[..., Path], opened: Calla
     text = page.inner_text("#compared0 .sorted >> nth=0")
     assert str(first) in text
     assert "54.00" in text
+    table = page.locator("#compared0 .sorted").first
+    assert table.locator("thead th").all_inner_texts() == [
+        *("run", "test accuracy (%)", "last five epochs (%)", "held-out labeled (%)", "time, s"),
+        *("method", "task", "seed", "state"),
+    ]
+    assert table.locator("tbody td:nth-child(5)").all_inner_texts() == ["75", "-"]
     assert page.locator("#compared0 figure").first.locator(".curve:not(.legend *)").count() == 2
     assert page.locator("section.run").count() == 3
     assert page.locator("nav a").all_inner_texts() == ["Comparison", str(first), str(second)]
+
+
+def seen_columns(page: Any) -> list[str]:
+    """Return the heads of the first table that are entirely in the window."""
+    heads: list[str] = page.evaluate(
+        """() => Array.from(document.querySelectorAll("#compared0 .sorted")[0].querySelectorAll("thead th"))
+          .filter((head) => head.getBoundingClientRect().right <= innerWidth).map((head) => head.innerText)"""
+    )
+    return [" ".join(head.split()) for head in heads]
+
+
+def test_a_phone_shows_accuracies_first(
+    tmp_path: Path, opened: Callable[..., Any], report: Callable[..., Path]
+) -> None:
+    runs = [write_run(tmp_path / name, samples=False) for name in ("a-run-of-a-long-name", "b")]
+    page = opened(report(*runs), width=390)
+    assert seen_columns(page)[:4] == ["run", "test accuracy (%)", "last five epochs (%)", "held-out labeled (%)"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_phone_shows_the_average_of_a_benchmark_first(
+    tmp_path: Path, opened: Callable[..., Any], report: Callable[..., Path]
+) -> None:
+    path = report(bench(tmp_path / "pacs"))
+    page = opened(path, width=390)
+    assert seen_columns(page)[:2] == ["method", "average"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator(".sorted").first.locator("tbody tr").nth(1).inner_text().startswith("eid\t")
+    assert seen_columns(opened(path))[:2] == ["method", "P → A"]

@@ -24,6 +24,11 @@ def test_the_head_tells_what_was_trained_and_what_came_out(run: Path, report: Re
     assert page.inner_text("h2") == "eid: labeled photo, unlabeled sketch and art, unseen nightdone"
     table = page.inner_text(".summary table")
     assert "unseen night, last epoch\t60.00\t62.00\t64.00" in table
+    assert page.locator(".headline li").all_inner_texts() == [
+        "Test accuracy (%), unseen night\n64.00",
+        "Accuracy (%), held-out labeled\n92.00",
+        "Training time\n1 min 15 s",
+    ]
     summary = page.inner_text(".summary")
     assert "1 min 15 s, 1,000 images, 13 images/s" in summary
     assert "Hidden labels were read by the auditor only." in summary
@@ -32,7 +37,7 @@ def test_the_head_tells_what_was_trained_and_what_came_out(run: Path, report: Re
 
 def test_hovering_a_curve_tells_its_values(run: Path, report: Report, opened: Opened) -> None:
     page = opened(report(run))
-    chart = page.locator("figure", has_text="Accuracy on the unseen domain night").locator(".plot svg")
+    chart = page.locator("figure", has_text="Test accuracy (%) on the unseen domain night").locator(".plot svg")
     chart.hover(position={"x": 60, "y": 60})
     assert page.inner_text("#tip").splitlines() == ["cycle 1, epoch 1", "network 1: 60", "network 2: 62", "mean: 62"]
     chart.focus()
@@ -44,7 +49,7 @@ def test_hovering_a_curve_tells_its_values(run: Path, report: Report, opened: Op
 
 def test_a_curve_can_be_hidden(run: Path, report: Report, opened: Opened) -> None:
     page = opened(report(run))
-    figure = page.locator("figure", has_text="Accuracy on the unseen domain night")
+    figure = page.locator("figure", has_text="Test accuracy (%) on the unseen domain night")
     assert figure.locator(".plot .curve").count() == 3
     figure.get_by_role("button", name="network 2").click()
     assert figure.locator(".plot .curve").count() == 2
@@ -60,7 +65,7 @@ def test_what_is_hovered_in_the_observatory_is_told(run: Path, report: Report, o
     assert "previous cycle: horse" in told
     assert "truth: dog (correct)" in told
     assert "selected · sketch" in told
-    assert "networks: dog, house" in told
+    assert "votes: dog, house" in told
     assert page.locator("#tip .thumb").count() == 1
 
 
@@ -118,10 +123,10 @@ def test_pictures_show_thumbnails_and_change_colours(run: Path, report: Report, 
     page = opened(report(run))
     clouds = page.locator("#run0-pictures figure")
     assert clouds.locator("figcaption").all_inner_texts() == [
-        "labeler of sketch, cycle 1",
-        "labeler of sketch, cycle 2",
-        "two networks of DCG, cycle 1",
-        "two networks of DCG, cycle 2",
+        "Labeler of sketch, cycle 1",
+        "Labeler of sketch, cycle 2",
+        "Two networks of DCG, cycle 1",
+        "Two networks of DCG, cycle 2",
     ]
     second = clouds.nth(1)
     assert second.locator(".keys li").all_inner_texts() == ["dog", "house", "horse"]
@@ -206,6 +211,49 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(run: Path, report: Report, 
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+ROWS_THAT_ARE_NOT_FULL = """() => Array.from(document.querySelectorAll(".figures")).flatMap((grid) => {
+  const box = grid.getBoundingClientRect(), ends = {};
+  for (const figure of grid.children) {
+    const at = figure.getBoundingClientRect();
+    if (at.width) ends[Math.round(at.top)] = Math.max(ends[Math.round(at.top)] ?? 0, at.right);
+  }
+  return Object.values(ends).filter((end) => Math.abs(end - box.right) > 1);
+})"""
+
+
+@pytest.mark.parametrize("cycles", [1, 2, 3])
+def test_no_row_of_figures_has_an_empty_place(cycles: int, tmp_path: Path, report: Report, opened: Opened) -> None:
+    path = report(write_run(tmp_path / "run", crawl=True, cycles=cycles))
+    for width in (390, 1000, 1400):
+        page = opened(path, width)
+        assert page.locator(".figures figure:visible").count() > 10
+        assert page.evaluate(ROWS_THAT_ARE_NOT_FULL) == []
+        page.select_option("[data-filter=domain]", "art")
+        page.select_option("[data-filter=only]", "night")
+        assert page.evaluate(ROWS_THAT_ARE_NOT_FULL) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_method_with_one_network_draws_one_curve(tmp_path: Path, report: Report, opened: Opened) -> None:
+    page = opened(report(write_run(tmp_path / "run", networks=1)))
+    for title in ("Test accuracy (%) on the unseen domain night", "Accuracy (%) on held-out labeled images"):
+        figure = page.locator("figure", has_text=title)
+        assert figure.locator(".plot .curve").count() == 1
+        assert figure.locator(".legend").inner_text() == "network"
+    table = page.inner_text(".summary table")
+    assert table.splitlines()[0].split("\t") == ["Test accuracy (%)", "network"]
+    assert "unseen night, last epoch\t64.00" in table
+
+
+def test_a_lone_picture_is_drawn_by_class_and_by_domain(tmp_path: Path, report: Report, opened: Opened) -> None:
+    page = opened(report(write_run(tmp_path / "run", cycles=1)))
+    page.select_option("[data-filter=only]", "night")
+    assert page.locator("#run0-pictures figcaption").all_inner_texts() == [
+        "Two networks of DCG, cycle 1, by class",
+        "Two networks of DCG, cycle 1, by domain",
+    ]
+
+
 def test_a_method_of_other_names_gets_every_panel(tmp_path: Path, report: Report, opened: Opened) -> None:
     page = opened(report(write_run(tmp_path / "run", names=COURT, crawl=True)))
     panels = page.locator("nav a").all_inner_texts()
@@ -220,7 +268,7 @@ def test_a_method_of_other_names_gets_every_panel(tmp_path: Path, report: Report
     assert titles
     assert all(title.endswith("labels of the scouts") for title in titles)
     assert len(titles) == visible - 2  # bars of the two clean sets
-    assert page.locator("#run0-pictures figcaption").all_inner_texts()[-1] == "the judge, cycle 2"
+    assert page.locator("#run0-pictures figcaption").all_inner_texts()[-1] == "The judge, cycle 2"
     assert "Schedule: the judge" in page.locator("#run0-curves figcaption").all_inner_texts()
 
 

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from ..bench.folder import STATES, Cell, Results, error_of, read_results, row_settings, state_of
-from ..bench.tables.results_table import Entry, Line, make_table
+from ..bench.tables.results_table import AVERAGE, AVERAGE_OF_MEAN, Entry, Line, make_table
 from ..files import read_text
 from ..schema import Epoch
 from . import summary
@@ -21,20 +21,20 @@ Table = dict[str, Any]
 
 def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     """Return a table of runs, one per row, with their curves and settings."""
-    curves = [_overlay("Accuracy on the unseen domain", {run.name: _target_curve(run.product) for run in runs})]
+    curves = [_overlay("Test accuracy (%)", {run.name: _target_curve(run.product) for run in runs})]
     settings = settings_tables({run.name: run.config for run in runs})
     return {"title": "Comparison", "table": _runs_table(runs), "settings": settings, "curves": _nonempty(curves)}
 
 
 RUN_COLUMNS = [
     "run",
+    "test accuracy (%)",
+    "last five epochs (%)",
+    "held-out labeled (%)",
+    "time, s",
     "method",
     "task",
     "seed",
-    "last epoch, %",
-    "last five, %",
-    "held-out labeled, %",
-    "time, s",
     "state",
 ]
 
@@ -43,15 +43,11 @@ def _runs_table(runs: Sequence[Run]) -> Table:
     rows = []
     for run in runs:
         result, task = run.result, f"{run.task.labeled} → {run.task.target or '-'}"
-        target, held_out = (result.target, result.validation) if result else (None, None)
-        scores = [
-            target and target.final.get("mean"),
-            target and target.last_five.get("mean"),
-            held_out and held_out.final.get("mean"),
-        ]
-        time = {"text": summary.duration(result.seconds), "sort": result.seconds} if result else None
+        last_five = result.target.last_five.get("mean") if result and result.target else None
+        scores = [run.accuracy("target"), last_five, run.accuracy("validation")]
+        time = {"text": f"{result.seconds:,.0f}", "sort": result.seconds} if result else None
         facts = [str(run.config.get("method")), task, str(run.config.get("seed"))]
-        rows.append([run.name, *facts, *scores, time, summary.state_of(run)])
+        rows.append([run.name, *scores, time, *facts, summary.state_of(run)])
     return {"caption": "Runs", "columns": RUN_COLUMNS, "rows": rows, "notes": []}
 
 
@@ -88,7 +84,7 @@ def settings_tables(configs: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     differing = [key for key in keys if len(values[key]) > 1]
     partial = [key for key in keys if len(values[key]) == 1 and any(key not in c for c in flattened.values())]
     same = f"{len(keys) - len(differing) - len(partial)} other settings are equal."
-    tables = (("Differing settings", differing, False), ("Settings that only some have", partial, True))
+    tables = (("Differing settings", differing, False), ("Settings not shared by all", partial, True))
     return [
         {
             "caption": caption,
@@ -112,13 +108,16 @@ def compare_benchmark(folder: Path) -> dict[str, Any]:
     grid, table = results.grid, make_table(results, "last-five", paper=True)
     papers = [entry.paper for row in table.lines for entry in row.entries.values() if entry.paper is not None]
     view = {
-        "caption": f"{grid.name}: ours{'; below, the paper’s number and the difference' if papers else ''}",
+        "caption": f"Test accuracy (%){', and in small print the paper’s and the difference' if papers else ''}",
         "columns": ["method", *(column.replace(">", " → ") for column in table.columns)],
         "rows": [_line(row, table.columns, results) for row in table.lines],
+        "first": [n for n, column in enumerate(table.columns, start=1) if column in (AVERAGE, AVERAGE_OF_MEAN)],
         "notes": [*_notes(table.notes, bool(papers)), *_unfinished(folder, grid.cells)],
     }
     configs = {row.name: row_settings(grid, row.name) for row in grid.rows}
-    curves = [_overlay(f"Accuracy on {task.replace('>', ' → ')}", _curves(results, task)) for task in grid.tasks]
+    curves = [
+        _overlay(f"Test accuracy (%), {task.replace('>', ' → ')}", _curves(results, task)) for task in grid.tasks
+    ]
     settings = settings_tables(configs)
     title = f"Benchmark {folder.resolve().name}"
     return {"title": title, "table": view, "settings": settings, "curves": _nonempty(curves)}

@@ -83,14 +83,13 @@ def accuracy(run: Run) -> list[Figure]:
     """Return the accuracy on the target and on held-out labeled images after every epoch."""
     rows = run.product
     figures = []
-    probe = run.result.probe if run.result is not None else None
     for title, values, reference in (
-        (f"Accuracy on the {target_role(run)} domain {run.task.target}", [row.target for row in rows], "target"),
-        ("Accuracy on held-out labeled images", [row.validation for row in rows], "validation"),
+        (f"Test accuracy (%) on the {target_role(run)} domain {run.task.target}", [r.target for r in rows], "target"),
+        ("Accuracy (%) on held-out labeled images", [row.validation for row in rows], "validation"),
     ):
         if any(values):
             series = _networks(values)
-            if (level := getattr(probe, reference, None)) is not None:
+            if (level := getattr(run.probe, reference, None)) is not None:
                 series["probe"] = [level] * len(rows)
             figures.append(over_epochs(title, rows, series, "accuracy (%)", PERCENT))
     if not any(row.target for row in rows):
@@ -103,10 +102,20 @@ def target_role(run: Run) -> str:
     return "target" if run.config.get("setting") == "uda" else "unseen"
 
 
+def by_network(values: list[float]) -> list[float]:
+    """Return the accuracies of all networks and their mean; of one network, which is its own mean, once."""
+    return values[:1] if len(values) == 2 else values
+
+
+def network_names(width: int) -> list[str]:
+    """Return the names of `width` accuracies by network."""
+    return [*(f"network {number}" for number in range(1, width)), "mean"] if width > 1 else ["network"]
+
+
 def _networks(values: list[list[float]]) -> dict[str, Values]:
-    width = max(map(len, values))
-    names = [*(f"network {number}" for number in range(1, width)), "mean"] if width > 1 else ["network"]
-    return {name: [row[i] if i < len(row) else None for row in values] for i, name in enumerate(names)}
+    rows = [by_network(row) for row in values]
+    names = network_names(max(map(len, rows)))
+    return {name: [row[i] if i < len(row) else None for row in rows] for i, name in enumerate(names)}
 
 
 def over_epochs(
@@ -214,4 +223,4 @@ def _over_cycles(title: str, known: Mapping[tuple[str, int], float | None], y: s
 
 def _agreement(run: Run) -> Figure:
     known = {(f"{labels.domain}: {labels.title}", labels.round): labels.agreement for labels in run.labels}
-    return _over_cycles("Agreement of the networks", known, "agreement (%)")
+    return _over_cycles("Agreement of networks and views", known, "agreement (%)")

@@ -26,7 +26,7 @@ def open_set(run: Run) -> dict[str, Any]:
 def _note(run: Run, is_open: bool) -> str:
     web = run.result.web_labels if run.result else None
     if web is None:
-        return "" if is_open else "No crawl among the unlabeled domains, and no image known to be of no known class."
+        return "" if is_open else "This run has no crawls and no images known to be of no known class."
     parts = []
     for name, row in web.domains.items():
         known = "" if row.accuracy is None else f", {row.accuracy:.1f} % accurate where the class is known"
@@ -45,7 +45,9 @@ def confidences(run: Run) -> list[Figure]:
         confidence = labels.confidence[np.array(domain.rows, np.int64)]
         series = {KNOWN: histogram(confidence[true >= 0]), NONE: histogram(confidence[true == NO_CLASS])}
         title = f"Confidence on {labels.domain}, cycle {labels.round}: {labels.title}"
-        note = f"Sampled images: {int((true >= 0).sum()):,} {KNOWN}, {int((true == NO_CLASS).sum()):,} {NONE}."
+        note = (
+            f"Sampled images: {int((true >= 0).sum()):,} of a {KNOWN}, {int((true == NO_CLASS).sum()):,} of {NONE}."
+        )
         edges = [f"{100 * bin // BINS}–{100 * (bin + 1) // BINS}" for bin in range(BINS)]
         figures.append(bars(title, edges, series, x="confidence (%)", y="images (%)", note=note))
     return figures
@@ -75,8 +77,8 @@ def discarded(run: Run) -> list[Figure]:
     for (title, domain), rows in _audited(run, "clean-set", "ood").items():
         counts = [(row.images, row.kept, row.ood or 0, row.ood_kept or 0) for row in rows.values()]
         series = {
-            NONE: [_discarded_share(ood, ood_kept) for _, _, ood, ood_kept in counts],
             KNOWN: [_discarded_share(n - ood, kept - ood_kept) for n, kept, ood, ood_kept in counts],
+            NONE: [_discarded_share(ood, ood_kept) for _, _, ood, ood_kept in counts],
         }
         names = [f"cycle {cycle}" for cycle in rows]
         caption = f"Discarded from the clean set of {domain}{f': {title}' if several else ''}"

@@ -78,7 +78,17 @@ def view_of(run: Run, album: Album) -> View:
 
 
 STYLES = ("page.css", "figures.css", "print.css")
-SCRIPTS = ("dom.js", "chart.js", "matrix.js", "flow.js", "tables.js", "observatory.js", "pictures.js", "main.js")
+SCRIPTS = (
+    "dom.js",
+    "layout.js",
+    "chart.js",
+    "matrix.js",
+    "flow.js",
+    "tables.js",
+    "observatory.js",
+    "pictures.js",
+    "main.js",
+)
 # Characters that could end a script element or a line of script are escaped; JSON reads them back unchanged.
 UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,10 @@ from ..schema import (
     Index,
     LabelKind,
     PlannedStage,
+    ProbeScores,
     Result,
     RunFile,
+    Scores,
     Start,
     Task,
     damaged,
@@ -76,6 +78,7 @@ class Run:
     audits: tuple[Audit, ...]
     labels: tuple[Labels, ...]
     samples: Index | None
+    early_probe: ProbeScores | None = None  # of `probe.json`, which is written before training
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -87,6 +90,19 @@ class Run:
         """Epochs of the networks that are shipped; no other stage has scores."""
         scored = [row for row in self.epochs if row.target or row.validation]
         return scored or [row for row in self.epochs if self.stage(row).product]
+
+    @property
+    def probe(self) -> ProbeScores | None:
+        """Scores of the linear probe of the pretrained features, also of an unfinished run."""
+        return (self.result.probe if self.result else None) or self.early_probe
+
+    def accuracy(self, name: Literal["target", "validation"]) -> float | None:
+        """Return the accuracy (%) of the networks' mean: of the result, or of the latest epoch."""
+        if self.result is not None:
+            scores: Scores | None = getattr(self.result, name)
+            return scores.final["mean"] if scores else None
+        values = [getattr(row, name)[-1] for row in self.product if getattr(row, name)]
+        return values[-1] if values else None
 
     def stage(self, row: Epoch) -> PlannedStage:
         """Return the stage of an epoch."""
@@ -130,6 +146,7 @@ def read_run(folder: Path) -> Run:
     samples = (
         read_json(folder / "samples" / "index.json", Index) if (folder / "samples/index.json").exists() else None
     )
+    probe = read_json(folder / "probe.json", ProbeScores) if (folder / "probe.json").exists() else None
     events = [event.payload for event in read_events(folder / "events.jsonl")]
     starts = [event for event in events if isinstance(event, Start)]
     audits = result.pseudo_labels if result else _latest([event for event in events if isinstance(event, Audit)])
@@ -145,6 +162,7 @@ def read_run(folder: Path) -> Run:
         tuple(audits),
         tuple(labels for audit in audits for labels in _labels(folder, audit)),
         samples,
+        probe,
     )
 
 

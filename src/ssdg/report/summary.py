@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..files import is_locked
-from ..schema import Result, Scores
-from .curves import target_role
+from ..schema import ProbeScores, Scores
+from .curves import by_network, network_names, target_role
 from .run_folder import Run
 
 NO_RESULT = "This run is not finished; the numbers are from its latest epoch."
@@ -23,7 +23,9 @@ def summarize(run: Run) -> dict[str, Any]:
     return {
         "title": title + goal,
         "state": state_of(run),
+        "headline": headline(run),
         "facts": facts(run),
+        "details": details(run),
         "scores": scores(run),
         "leak": run.result.hidden_labels if run.result else "",
         "command": run.file.command,
@@ -37,9 +39,20 @@ def state_of(run: Run) -> str:
     return "running" if is_locked(run.folder / ".lock") else "stopped"
 
 
+def headline(run: Run) -> list[list[str]]:
+    """Return the numbers to see first as pairs of a name and a value."""
+    values = (
+        (f"Test accuracy (%), {target_role(run)} {run.task.target}", run.accuracy("target")),
+        ("Accuracy (%), held-out labeled", run.accuracy("validation")),
+        ("Test accuracy (%), linear probe", run.probe.target if run.probe else None),
+    )
+    rows = [[name, f"{value:.2f}"] for name, value in values if value is not None]
+    return rows + ([["Training time", duration(run.result.seconds)]] if run.result else [])
+
+
 def facts(run: Run) -> list[list[str]]:
     """Return the facts beside the scores as pairs of a name and a value."""
-    config, result, file = run.config, run.result, run.file
+    config, result = run.config, run.result
     rows = [
         ["method", f"{config.get('method')}, preset {config.get('preset')}, seed {config.get('seed')}"],
         ["network", f"{config.get('backbone')}, weights {config.get('weights')}, {config.get('size')} px"],
@@ -54,10 +67,14 @@ def facts(run: Run) -> list[list[str]]:
             shares = sorted(result.profile.seconds.items(), key=lambda pair: -pair[1])
             text = ", ".join(f"{name} {100 * value / result.profile.total:.1f} %" for name, value in shares)
             rows.append(["time by phase", text])
-        rows.append(["machine", ", ".join(f"{name} {value}" for name, value in result.machine.items())])
-        rows.append(["versions", ", ".join(f"{name} {value}" for name, value in result.versions.items())])
-    rows.append(["hashes", f"settings {file.hash}, images {file.fingerprint}"])
     return rows
+
+
+def details(run: Run) -> list[list[str]]:
+    """Return where the run was computed and what identifies it, as pairs of a name and a value."""
+    groups = {"machine": run.result.machine, "versions": run.result.versions} if run.result else {}
+    rows = [[name, ", ".join(f"{key} {value}" for key, value in values.items())] for name, values in groups.items()]
+    return [*rows, ["hashes", f"settings {run.file.hash}, images {run.file.fingerprint}"]]
 
 
 def scores(run: Run) -> dict[str, Any]:
@@ -66,30 +83,29 @@ def scores(run: Run) -> dict[str, Any]:
     target, held_out = f"{target_role(run)} {run.task.target}", "held-out labeled"
     if result:
         rows += _rows(target, result.target) + _rows(held_out, result.validation)
-        rows += _probe_rows(result, target, held_out, len(rows[0]) - 2 if rows else 0)
     elif run.product:
         last = run.product[-1]
         for title, values in ((target, last.target), (held_out, last.validation)):
-            rows += [[f"{title}, latest epoch", *values]] if values else []
-    width = max((len(row) - 2 for row in rows), default=0)
-    columns = [*(f"network {number}" for number in range(1, width + 1)), "mean"]
-    return {"columns": columns, "rows": rows, "note": "" if result else NO_RESULT}
+            rows += [[f"{title}, latest epoch", *by_network(values)]] if values else []
+    width = max((len(row) - 1 for row in rows), default=1)
+    rows += _probe_rows(run.probe, target, held_out, width) if rows else []
+    return {"columns": network_names(width), "rows": rows, "note": "" if result else NO_RESULT}
 
 
-def _probe_rows(result: Result, target: str, held_out: str, num_networks: int) -> list[list[Any]]:
-    """Return the accuracies of the probe under `mean`, next to empty cells for the networks."""
-    if result.probe is None:
-        return []
-    accuracies = ((target, result.probe.target), (held_out, result.probe.validation))
-    empty = [None] * num_networks
+def _probe_rows(probe: ProbeScores | None, target: str, held_out: str, width: int) -> list[list[Any]]:
+    """Return the accuracies of the probe in the last column, next to empty cells for the networks."""
+    accuracies = ((target, probe.target), (held_out, probe.validation)) if probe else ()
+    empty = [None] * (width - 1)
     return [[f"{title}, linear probe", *empty, value] for title, value in accuracies if value is not None]
 
 
 def _rows(title: str, scores: Scores | None) -> list[list[Any]]:
     if scores is None:
         return []
-    averaged = f"mean of the last {scores.epochs_averaged} epochs"
-    return [[f"{title}, last epoch", *scores.final.values()], [f"{title}, {averaged}", *scores.last_five.values()]]
+    final, last_five = by_network([*scores.final.values()]), by_network([*scores.last_five.values()])
+    rows = [[f"{title}, last epoch", *final]]
+    averaged = [f"{title}, mean of the last {scores.epochs_averaged} epochs", *last_five]
+    return [*rows, averaged] if scores.epochs_averaged > 1 else rows
 
 
 def duration(seconds: float) -> str:

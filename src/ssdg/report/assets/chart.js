@@ -1,5 +1,6 @@
 // Curves and bars, drawn at their actual width and readable by pointer, by keyboard and as a table.
-const HEIGHT = 250, LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 40;
+const LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 40;
+const heightOf = (figure) => (figure.of ? FLOW_HEIGHT : 250); // as high as the flow in the same row
 const DASHES = ["", "6 4", "2 3", "9 3 2 3"];
 
 function drawCurves(figure, width) {
@@ -66,13 +67,13 @@ function scaleOf(figure) {
 function plot(figure, width, hidden) {
   const [low, high] = scaleOf(figure);
   const count = figure.names.length, isBars = figure.kind === "bars";
-  const inner = width - LEFT - RIGHT, tall = HEIGHT - TOP - BOTTOM;
+  const inner = width - LEFT - RIGHT, height = heightOf(figure), tall = height - TOP - BOTTOM;
   const slot = inner / (isBars ? count : Math.max(1, count - 1));
   const x = (index) => LEFT + (isBars ? (index + 0.5) * slot : count > 1 ? index * slot : inner / 2);
   const y = (value) => TOP + tall - ((value - low) / (high - low)) * tall;
   const visible = figure.series.map((series, index) => ({ series, index })).filter((entry) => !hidden.has(entry.index));
   const cross = draw("path", { class: "cross", visibility: "hidden" });
-  const node = draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", tabindex: 0, "aria-label": describeCurves(figure) },
+  const node = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": describeCurves(figure) },
     axes(figure, { low, high, x, y, width, slot, isBars }),
     isBars ? groups(visible, { x, y, slot, low }) : visible.map((entry) => curve(entry, x, y, breaksOf(figure))), cross);
   const point = (event, index) => {
@@ -102,7 +103,7 @@ function plot(figure, width, hidden) {
 }
 
 function axes(figure, { low, high, x, y, width, slot, isBars }) {
-  const floor = HEIGHT - BOTTOM, short = (name, index) => (figure.x.startsWith("epoch") ? String(index + 1) : cut(name.replace(/^cycle /, "")));
+  const height = heightOf(figure), floor = height - BOTTOM, short = (name, index) => (figure.x.startsWith("epoch") ? String(index + 1) : cut(name.replace(/^cycle /, "")));
   const longest = Math.max(...figure.names.map((name, index) => short(name, index).length));
   const every = Math.max(1, Math.ceil((7 * longest + 12) / slot));
   const lines = ticks(low, high).map((at) => draw("g", {},
@@ -114,7 +115,7 @@ function axes(figure, { low, high, x, y, width, slot, isBars }) {
     draw("text", { x: x(index), y: floor + 16, "text-anchor": "middle" }, short(name, index)));
   return [lines, cycles, names,
     draw("path", { class: "axis", d: `M${LEFT} ${floor}H${width - RIGHT}` }),
-    draw("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end", class: "unit" }, figure.x),
+    draw("text", { x: width - RIGHT, y: height - 6, "text-anchor": "end", class: "unit" }, figure.x),
     draw("text", { x: 12, y: TOP + (floor - TOP) / 2, "text-anchor": "middle", class: "unit",
       transform: `rotate(-90 12 ${TOP + (floor - TOP) / 2})` }, figure.y)].flat();
 }

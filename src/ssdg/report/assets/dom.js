@@ -26,6 +26,8 @@ const formatNumber = (value, digits = 2) =>
   value === null || value === undefined ? "-" : Number(value.toFixed(digits)).toLocaleString("en");
 const percent = (value) => (value === null || value === undefined ? "-" : value.toFixed(2));
 
+const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 const tip = () => document.getElementById("tip");
 
 function showTip(event, ...children) {

@@ -1,5 +1,5 @@
 // Bands from the classes of one cycle to those of the next: unchanged labels in gray, changed ones in the color of their class.
-const FLOW_HEIGHT = 320, BAR = 14, GAP = 4;
+const FLOW_HEIGHT = 360, BAR = 14, GAP = 4;
 
 function drawFlow(figure, width) {
   const count = figure.classes.length, total = sum(figure.steps[0].flat());

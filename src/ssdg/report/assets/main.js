@@ -1,30 +1,25 @@
 // Draw the page from its data block; a live page fetches fresh data from its server.
-const DRAWERS = { line: drawCurves, bars: drawCurves, matrix: drawMatrix, flow: drawFlow, sentence: (figure) => el("p", { class: "missing" }, figure.note) };
+const DRAWERS = { line: drawCurves, bars: drawCurves, matrix: drawMatrix, flow: drawFlow };
 const REFRESH = 2000; // milliseconds
 const choices = new Map(); // filter values by run, kept across refreshes
 let page = JSON.parse(document.getElementById("data").textContent);
-
-function columnWidth() {
-  const room = Math.min(document.documentElement.clientWidth, 1280) - 32;
-  return Math.floor(room >= 900 ? (room - 24) / 2 : room) - 26;
-}
-
-const drawFigure = (figure) => DRAWERS[figure.kind](figure, Math.max(240, columnWidth()));
-const drawAll = (figures) => el("div", { class: "figures" }, figures.map(drawFigure));
 
 function panel(id, title, ...children) {
   return el("section", { id, class: "panel", "aria-labelledby": `${id}-title` }, el("h3", { id: `${id}-title` }, title), children);
 }
 
 function drawSummary(summary) {
-  const { scores, facts } = summary;
+  const { scores, facts, details } = summary;
+  const pairs = (rows) => el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
   return el("div", { class: "summary" },
+    summary.headline.length ? el("ul", { class: "headline" }, summary.headline.map(([name, value]) => el("li", { class: "card" },
+      el("span", {}, name), el("b", {}, value)))) : null,
     el("div", { class: "card" },
-      scores.rows.length ? plainTable(["accuracy (%)", ...scores.columns], scores.rows) : el("p", { class: "missing" }, "No scores yet."),
+      scores.rows.length ? plainTable(["Test accuracy (%)", ...scores.columns], scores.rows) : el("p", { class: "missing" }, "No scores yet."),
       scores.note ? el("p", { class: "note" }, scores.note) : null),
-    el("dl", { class: "card" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
-    summary.leak ? el("p", { class: "card leak" }, el("b", {}, "Hidden labels. "), summary.leak) : null,
-    summary.command ? el("div", { class: "card" }, el("b", {}, "Command"), el("pre", { tabindex: 0 }, summary.command)) : null);
+    el("div", { class: "card" }, pairs(facts), el("details", { class: "details" }, el("summary", {}, "Machine, versions and hashes"), pairs(details))),
+    summary.command ? el("div", { class: "card" }, el("b", {}, "Command"), el("pre", { tabindex: 0 }, summary.command)) : null,
+    summary.leak ? el("p", { class: "card" }, el("b", {}, "Hidden labels. "), summary.leak) : null);
 }
 
 function drawFindings(findings) {
@@ -79,7 +74,7 @@ async function refresh(tag) {
 }
 
 function drawTable(table) {
-  const body = [sortedTable(table.columns, table.rows, table.caption), table.notes.map((note) => el("p", { class: "note" }, note))];
+  const body = [sortedTable(...narrowed(table), table.caption), table.notes.map((note) => el("p", { class: "note" }, note))];
   return el("div", { class: "card table" }, table.closed ? el("details", {}, el("summary", {}, table.caption), body) : body);
 }
 

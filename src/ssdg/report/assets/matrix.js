@@ -1,5 +1,5 @@
 // Counts by row and column: label changes and confusion matrices.
-const WIDEST_CELL = 34, LEAST_NAMED = 11; // pixels of a cell; narrower ones have no names
+const WIDEST_CELL = 46, LEAST_NAMED = 11; // pixels of a cell; narrower ones have no names
 const LONGEST = 14; // characters of a name
 
 const cut = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);

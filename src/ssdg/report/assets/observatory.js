@@ -1,5 +1,5 @@
 // Filtered thumbnails of pseudo-labeled images, and the figures that match the filters.
-const TILES = 120; // shown at first, and added by "Show more"
+const TILES = innerWidth > NARROW ? 120 : 48; // shown at first, and added by "Show more"
 const SIZE = 64; // pixels of a thumbnail on the page
 const SELECTION = [["all", "all"], ["selected", "selected"], ["discarded", "discarded"], ["changed", "changed since the last cycle"]];
 const VOTES = [["all", "all"], ["agree", "agree"], ["differ", "disagree"]];
@@ -41,14 +41,14 @@ function drawObservatory(run, id) {
   const { labels } = run, state = stateOf(run.name);
   const grid = el("ul", { class: "tiles" }), count = el("p", { class: "count", role: "status" });
   const more = el("button", { type: "button", class: "more", onclick: () => { state.most += TILES; show(); } }, "Show more");
-  const figures = drawAll(labels.figures);
+  const figures = figureGrid(labels.figures);
   const show = () => {
     const items = labels.domains.flatMap((domain) => itemsOf(domain, state, labels.classes));
     const matches = items.filter((item) => passes(item, state));
     fill(grid, matches.slice(0, state.most).map((item) => tile(run, labels.classes, item)));
     fill(count, `${formatNumber(matches.length)} of ${formatNumber(items.length)} sampled images`);
     more.hidden = matches.length <= state.most;
-    labels.figures.forEach((figure, index) => figures.children[index].classList.toggle("off", !belongs(figure.of, state)));
+    figures.show((figure) => belongs(figure.of, state));
   };
   const change = () => { state.most = TILES; show(); };
   const stages = labels.figures.map((figure) => figure.of);
@@ -62,13 +62,13 @@ function drawObservatory(run, id) {
     labels.domains.length ? [
       choose("Images", "selection", SELECTION, state, change),
       choose("Class", "label", [["all", "all"], ...labels.classes.map((name, k) => [String(k), name])], state, change),
-      choose("Networks", "votes", VOTES, state, change),
+      choose("Votes", "votes", VOTES, state, change),
       knows ? choose("Truth", "truth", TRUTHS, state, change) : null] : null);
   show();
   return panel(`${id}-labels`, "Pseudo-labels", el("p", { class: "note" }, labels.sampled),
     labels.domains.length && !knows ? el("p", { class: "note" }, "The true classes are not known, so labels cannot be checked.") : null,
     domains.length ? filters : el("p", { class: "missing" }, "No pseudo-labels."),
-    labels.domains.length ? [count, legendOf(knows), grid, more] : null, figures);
+    labels.domains.length ? [count, legendOf(knows), grid, more] : null, figures.box);
 }
 
 const unique = (values) => [...new Set(values)];
@@ -108,7 +108,7 @@ function tile(run, classes, item) {
   const name = (k) => (k < 0 ? "-" : classes[k] ?? "unknown"), how = verdict(item);
   const lines = [
     `${name(item.label)}, confidence ${formatNumber(item.confidence, 1)} %`, `${item.keep ? "selected" : "discarded"} · ${item.domain}`,
-    item.votes.length > 1 ? `networks: ${item.votes.map(name).join(", ")}` : null,
+    item.votes.length > 1 ? `votes: ${item.votes.map(name).join(", ")}` : null,
     changed(item) ? `previous cycle: ${name(item.before)}` : null,
     how === "unknown" ? null : how === "none" ? "truth: no known class" : `truth: ${name(item.truth)} (${how})`,
     item.web >= 0 ? `keyword: ${name(item.web)}` : null, item.path].filter(Boolean);

@@ -4,8 +4,13 @@ const REACH = 12; // pixels: largest distance from the pointer to a dot
 function drawPictures(run, id) {
   const { pictures } = run, state = stateOf(run.name);
   if (!pictures.panels.length) return panel(`${id}-pictures`, "Domains", el("p", { class: "missing" }, pictures.note));
-  const body = el("div", { class: "clouds" });
-  const show = () => fill(body, pictures.panels.filter((picture) => state.only === "all" || picture.names.includes(state.only)).map((picture) => cloud(run, picture, state)));
+  const body = el("div", { class: "figures" });
+  const show = () => {
+    const visible = pictures.panels.filter((picture) => state.only === "all" || picture.names.includes(state.only));
+    const views = visible.length === 1 ? bothColors(visible[0], state.color) : visible.map((picture) => ({ picture, color: state.color }));
+    const spans = squareSpansOf(views.length);
+    fill(body, views.map((view, at) => cloud(run, view, state.only, SPAN_CLASSES[spans[at]])));
+  };
   const names = unique(pictures.panels.flatMap((picture) => picture.names));
   const filters = el("div", { class: "filters" },
     choose("Color by", "color", [["class", "class"], ["domain", "domain"]], state, show),
@@ -14,7 +19,12 @@ function drawPictures(run, id) {
   return panel(`${id}-pictures`, "Domains", el("p", { class: "note" }, pictures.note), filters, body);
 }
 
-function cloud(run, picture, { color, only }) {
+// A lone picture is drawn twice, which fills its row.
+function bothColors(picture, color) {
+  return [color, color === "class" ? "domain" : "class"].map((by) => ({ picture: { ...picture, title: `${picture.title}, by ${by}` }, color: by }));
+}
+
+function cloud(run, { picture, color }, only, span) {
   const { classes } = run.labels, side = 1000, edge = 30;
   const owner = picture.counts.flatMap((count, k) => Array(count).fill(k));
   const group = (index) => (color === "domain" ? owner[index] : picture.classes[index]);
@@ -56,7 +66,7 @@ function cloud(run, picture, { color, only }) {
   const legend = el("ul", { class: "keys" }, keys.slice(0, 24).map((k) => el("li", {},
     el("i", { class: Math.floor(k / INKS) % 2 ? "square" : "", style: `background:${k < 0 ? "var(--soft)" : ink(k)}` }), name(k))),
   keys.length > 24 ? el("li", {}, `and ${keys.length - 24} more`) : null);
-  return el("figure", { class: "cloud" }, el("figcaption", {}, picture.title), node, legend);
+  return el("figure", { class: `cloud ${span}` }, el("figcaption", {}, capitalized(picture.title)), node, legend);
 }
 
 function nearest(picture, indices, x, y) {

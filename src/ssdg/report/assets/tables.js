@@ -1,4 +1,6 @@
 // Tables that a click on a column header sorts.
+const NARROW = 600; // pixels of a phone
+
 function plainTable(columns, rows, caption) {
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption || columns.join(", ") },
     el("table", {}, caption ? el("caption", {}, caption) : null,
@@ -14,8 +16,9 @@ function sortedTable(columns, rows, caption) {
   const value = (cell) => (cell && typeof cell === "object" ? cell.sort : cell);
   const put = (list) => fill(body, list.map(([name, ...cells]) => el("tr", {},
     el("th", { scope: "row" }, cellText(name)), cells.map((cell) => el("td", {
-      class: cell && cell.mark ? cell.mark : null, title: cell && cell.title ? cell.title : null }, cellText(cell))))));
-  const heads = columns.map((name, index) => el("th", { scope: "col", "aria-sort": "none" },
+      class: cell && cell.mark ? cell.mark : typeof cell === "string" ? "text" : null, title: cell && cell.title ? cell.title : null }, cellText(cell))))));
+  const isText = (index) => rows.length > 0 && rows.every((row) => typeof row[index] === "string");
+  const heads = columns.map((name, index) => el("th", { scope: "col", "aria-sort": "none", class: isText(index) ? "text" : null },
     el("button", { type: "button", onclick: () => sort(index) }, name)));
   function sort(index) {
     order.sign = order.column === index ? -order.sign : index ? -1 : 1;
@@ -26,6 +29,14 @@ function sortedTable(columns, rows, caption) {
   put(rows);
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     el("table", { class: "sorted" }, el("caption", {}, caption), el("thead", {}, el("tr", {}, heads)), body));
+}
+
+// On a narrow screen the most important columns come next to the names.
+function narrowed({ columns, rows, first = [] }) {
+  if (innerWidth > NARROW || !first.length) return [columns, rows];
+  const order = [0, ...first, ...columns.keys()].filter((at, place, all) => all.indexOf(at) === place);
+  const put = (row) => order.map((at) => row[at]);
+  return [put(columns), rows.map(put)];
 }
 
 function compare(a, b, sign) {
