@@ -27,7 +27,7 @@ from .run_folder import AuditRow, Labels, Run
 
 KINDS: tuple[LabelKind, ...] = ("pseudo-labels", "clean-set")
 NAMES: dict[LabelKind, str] = {"pseudo-labels": "pseudo-labels", "clean-set": "clean set"}
-# The field of an audit that tells how accurate the labels used for training are, by kind.
+# The field of an audit with the accuracy of the labels used for training, by kind.
 FIELDS: dict[LabelKind, str] = {"pseudo-labels": "accuracy", "clean-set": "kept_accuracy"}
 MIN_ACCURACY = 50.0  # %: below it, most labels teach an error
 MAX_CLASS_SHARE = 0.4  # of the labels: beyond it later cycles got worse in our benchmarks

@@ -51,7 +51,7 @@ def headline(run: Run) -> list[list[str]]:
 
 
 def facts(run: Run) -> list[list[str]]:
-    """Return the facts beside the scores as pairs of a name and a value."""
+    """Return the facts next to the scores as pairs of a name and a value."""
     config, result = run.config, run.result
     rows = [
         ["method", f"{config.get('method')}, preset {config.get('preset')}, seed {config.get('seed')}"],
