@@ -34,11 +34,3 @@ def test_the_page_runs(
     (snippet,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(snippet, "docs/export.md", "exec"), {})
     assert capsys.readouterr().out.strip() in ("unknown", "bar", "disc", "ring")
-
-
-def test_commands_of_other_pages_are_of_the_same_kind() -> None:
-    """README uses options of the command that the page documents."""
-    readme = (PAGE.parent.parent / "README.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^ssdg export ([^#\n]*)", readme, re.MULTILINE)
-    assert lines
-    assert all(word in PAGE.read_text(encoding="utf-8") for line in lines for word in line.split() if word[0] == "-")
