@@ -46,9 +46,9 @@ def try_wheel(wheel: Path, extra: str, folder: Path, skip_tutorial: bool) -> Non
         environment.run(script)
     shutil.rmtree(folder / "tutorial")  # gigabytes
     trial = TRIALS[extra]
-    print(f"extra {extra or 'none'}")
+    print(f"extra {extra}")
     environment = Environment(folder / "extra", work)
-    environment.install(wheel, (*filter(None, [extra]), *trial.needed), torch=trial.trains)
+    environment.install(wheel, (*({extra} - {"none"}), *trial.needed), torch=trial.trains)
     for script in (*common_commands(extra), *trial.commands):
         environment.run(script)
 

@@ -26,17 +26,19 @@ class Environment:
 
     def install(self, wheel: Path, extras: tuple[str, ...], *, torch: bool) -> None:
         """Install the wheel; first the pinned torch, because a looser request brings gigabytes of CUDA packages."""
-        pins = f"-c '{CONSTRAINTS}'"
+        pins = f"--no-compile -c '{CONSTRAINTS}'"  # most modules of large packages are never imported
         if torch:
             (pin,) = (line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("torch=="))
             self.run(f"{PIP} install {pins} {pin}")
-        self.run(f"{PIP} install {pins} '{wheel.resolve()}[{','.join(extras)}]'")
+        names = f"[{','.join(extras)}]" if extras else ""
+        self.run(f"{PIP} install {pins} '{wheel.resolve()}{names}'")
         self.run(f"{PIP} check")
 
     def run(self, script: str) -> str:
         """Run a shell script and return its output; raise an error with its output if it fails."""
         environ = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
         environ |= {"PATH": f"{self.programs}{os.pathsep}{environ['PATH']}", "SSDG_CACHE": str(self.work / "cache")}
+        environ.setdefault("OMP_NUM_THREADS", "1")  # the networks are tiny, and threads wait on a busy machine
         start = time.monotonic()
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],

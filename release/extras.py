@@ -30,8 +30,8 @@ class Trial:
     needed: tuple[str, ...] = ()  # other extras that the commands need
 
 
-TRIALS = {
-    "": Trial(("ssdg table bench", "ssdg data describe images"), trains=False),
+TRIALS = {  # by extra; none: the package alone
+    "none": Trial(("ssdg table bench", "ssdg data describe images"), trains=False),
     "onnx": Trial(("ssdg evaluate tiny.onnx --data images/night",), trains=False),
     "parquet": Trial(("ssdg predict tiny.onnx images/night -o out.parquet",), trains=False, needed=("onnx",)),
     "figures": Trial(("ssdg figure bench pseudo-labels -o figure.png",), trains=False),

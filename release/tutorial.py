@@ -9,7 +9,7 @@ from .artifacts import ROOT
 PAGE = ROOT / "docs" / "getting-started.md"
 TUTORIAL_EXTRAS = ("train", "demo", "export")
 # Shorter schedules: what the page says, and what is run instead.
-SHORTER = {"warm_epochs: 20": "warm_epochs: 1\nepochs: 1", "epochs=12": "epochs=1"}
+SHORTER = {"warm_epochs: 20": "warm_epochs: 1\nepochs: 1\niterations: 5", "epochs=12": "epochs=1"}
 
 
 def tutorial_commands() -> list[str]:
