@@ -5,10 +5,12 @@ No network and no label is involved, so domains that training has aligned still 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ MIN_TILE = 16  # pixels: the coarsest scale still has a texture
 LOG_FLOOR = 0.01  # added before a logarithm: values below it are noise
 MIN_SPREAD = 1e-3  # a statistic that varies less is constant, such as the colorfulness of gray images
 MIN_IMAGES = 30  # of a domain: below it, the sampling error of a mean is as large as a small difference
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,7 @@ def _laplacian(maps: Floats) -> Floats:
 def _halved(maps: Floats) -> Floats:
     height, width = (side // 2 for side in maps.shape[2:])
     even = maps[..., : 2 * height, : 2 * width]
-    return even.reshape(*maps.shape[:2], height, 2, width, 2).mean((3, 5))
+    return np.asarray(even.reshape(*maps.shape[:2], height, 2, width, 2).mean((3, 5)))
 
 
 def distances(known: dict[str, Style]) -> dict[frozenset[str], float]:
@@ -136,4 +138,4 @@ def _distance(a: Style, b: Style, spread: Floats, varies: NDArray[np.bool_]) -> 
     if not varies.any():
         return 0.0
     squares = (a.mean - b.mean)[varies] ** 2 - a.variance[varies] / a.images - b.variance[varies] / b.images
-    return float(np.sqrt(max(0.0, np.mean(squares / spread[varies]))))
+    return math.sqrt(max(0.0, float(np.mean(squares / spread[varies]))))

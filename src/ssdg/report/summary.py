@@ -72,9 +72,12 @@ def facts(run: Run) -> list[list[str]]:
 
 def details(run: Run) -> list[list[str]]:
     """Return where the run was computed and what identifies it, as pairs of a name and a value."""
-    groups = {"machine": run.result.machine, "versions": run.result.versions} if run.result else {}
-    rows = [[name, ", ".join(f"{key} {value}" for key, value in values.items())] for name, values in groups.items()]
-    return [*rows, ["hashes", f"settings {run.file.hash}, images {run.file.fingerprint}"]]
+    rows = [["hashes", f"settings {run.file.hash}, images {run.file.fingerprint}"]]
+    if run.result is None:
+        return rows
+    machine = ", ".join(f"{name} {value}" for name, value in run.result.machine.items())
+    versions = ", ".join(f"{name} {value}" for name, value in run.result.versions.items())
+    return [["machine", machine], ["versions", versions], *rows]
 
 
 def scores(run: Run) -> dict[str, Any]:
