@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
-from .bounded_yaml import MAX_DEPTH, YamlError, parse_yaml
 from .data.sets import AugmentKind, DataKind, Setting, WebLabel
-from .errors import UserError, brief, truncate, unknown
+from .errors import UserError, brief, unknown
 from .files import file_name
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
-
-Flat = dict[str, Any]  # settings of the run and the method side by side, as a YAML file has them
+from .overrides import Flat as Flat
+from .overrides import merge as merge
+from .overrides import parse_overrides as parse_overrides
 
 PRESETS: dict[str, str] = {
     "best": "the strongest recipe for minutes of a CPU: randomized views, self-labels, and pretrained features",
@@ -313,32 +313,6 @@ def with_frozen_defaults(values: Flat, method: Method) -> Flat:
 def with_bottleneck(values: Flat, method: Method) -> Flat:
     """Add a trained layer behind a backbone that is frozen as a whole, if the method has such a setting."""
     return {"bottleneck": FROZEN_BOTTLENECK, **values} if "bottleneck" in method.settings.model_fields else values
-
-
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Flat:
-    """Return `over` on top of `base`, nested mappings included."""
-    merged = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = merge(merged[key], value) if both else value
-    return merged
-
-
-def parse_overrides(args: Iterable[str]) -> Flat:
-    """Parse `a.b=1` arguments into nested mappings; values are YAML."""
-    values: Flat = {}
-    for arg in args:
-        key, equals, text = arg.partition("=")
-        if not equals or not key or key.count(".") >= MAX_DEPTH:
-            raise UserError(f"'{truncate(arg)}' is not a setting; write key=value, for example epochs=5")
-        try:
-            value = parse_yaml(text)
-        except YamlError as error:
-            raise UserError(f"the value of '{truncate(arg)}' is not valid YAML ({error}); quote it") from None
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        values = merge(values, value)
-    return values
 
 
 def check_key(key: str, values: Flat, method: Method) -> None:

@@ -59,9 +59,11 @@ def evaluate(
         Print JSON.
     """
     from ..data.cache import default_cache
+    from ..data.sources.tree import check_root
     from .predict import load_classifier
 
     check_options(reject, curve)
+    check_root(data)
     classifier = load_classifier(model, device, plugin, precision=precision)
     scores = score_folder(classifier, data, cache or default_cache(), reject)
     if curve is not None:

@@ -64,6 +64,9 @@ def export(
     json_
         Print JSON.
     """
+    from .early_checks import check_model
+
+    check_model(run)
     from ..artifact.load import load_model
     from ..export.graph import GraphOptions
 

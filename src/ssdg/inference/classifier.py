@@ -20,6 +20,25 @@ ACTIVATION_FACTOR = 64
 _CGROUP, _MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 
 
+CARD = "model.json"  # of a model folder
+
+
+def model_of(folder: Path) -> Path:
+    """Return the model folder inside a run folder, or `folder` itself."""
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def no_model(folder: Path) -> UserError:
+    """Return the error for a folder without a trained model."""
+    return UserError(f"'{folder}' contains no trained model (no {CARD}); give the folder of a finished run")
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raise an error if a model folder has no card."""
+    if not (folder / CARD).exists():
+        raise no_model(folder)
+
+
 @dataclass(frozen=True, eq=False)
 class Answer:
     """The output of a classifier for n images."""
