@@ -120,3 +120,16 @@ def test_a_method_of_a_plugin_is_no_mistake(tmp_path: Path, capsys: pytest.Captu
     finally:
         METHODS.pop("mine-early", None)
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_the_list_of_methods_fits_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert call(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    names = [line.split()[0] for line in lines if line.startswith(" ") and line[1] != " "]
+    assert names[:3] == ["eid", "self-training", "source-only"]
+    assert "--preset best" in " ".join(lines[1:4])
+    assert sorted(names) == sorted(record["name"] for record in read_index().methods)

@@ -9,10 +9,30 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import unknown
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDTH = 80  # columns
+RECOMMENDED = {
+    "eid": "the default: with --preset best (the default, too), randomized views, self-labels, pretrained features",
+    "self-training": "fast, trains no network: a classifier of pretrained features that adds its most confident "
+    "pseudo-labels",
+    "source-only": "the baseline to compare with: cross-entropy on the labeled domain only",
+}
+FAMILIES = {  # in the order of the list
+    "ours": "Evolving intermediate domains",
+    "source": "Labeled domain only",
+    "frozen": "Frozen pretrained backbone",
+    "DA": "Domain adaptation (DA): labeled and unlabeled images",
+    "DG": "Domain generalization (DG): labeled images only",
+    "DA+DG": "Pairs A+B: A labels the unlabeled domains, B trains on the result",
+    "SSL": "Semi-supervised learning: labeled and unlabeled images",
+}
+FOOTER = "Any DA method A and any DG method B compose to A+B.\nPapers and settings: ssdg methods --json"
 INDEX = Path(__file__).with_name("method_index.json")
 
 
@@ -78,10 +98,6 @@ def methods(*, plugin: Path | None = None, json_: bool = False) -> None:
     json_
         Print JSON: name, family, paper, needs, summary and settings of each method.
     """
-    from rich.table import Table
-
-    from ..terminal import Console
-
     index = read_index()
     if plugin is not None:
         from ..methods.plugins import load_plugin
@@ -91,12 +107,40 @@ def methods(*, plugin: Path | None = None, json_: bool = False) -> None:
     if json_:
         print(json.dumps(index.methods, indent=2))
         return
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("method", "family", "needs", "summary", "paper"):
-        table.add_column(column, overflow="fold")
-    for m in index.methods:
-        table.add_row(m["name"], m["family"], ", ".join(m["needs"]) or "-", m["summary"], m["paper"])
-    Console().print(table)
+    show(index.methods)
+
+
+def show(records: list[dict[str, Any]]) -> None:
+    """Print the recommended methods, then all others by family, in at most 80 columns."""
+    from rich.text import Text
+
+    from ..terminal import Console
+
+    console = Console(highlight=False)
+    console.width = min(WIDTH, console.width)
+    width = max(len(record["name"]) for record in records)
+    console.print(Text("Recommended", "bold"))
+    console.print(method_table(list(RECOMMENDED.items()), width))
+    others = {record["family"]: record["family"] for record in records}  # a plugin's own
+    for family, title in {**others, **FAMILIES}.items():
+        rows = [(r["name"], r["summary"]) for r in records if r["family"] == family and r["name"] not in RECOMMENDED]
+        if rows:
+            console.print(Text(f"\n{title}", "bold"))
+            console.print(method_table(rows, width))
+    console.print(Text(f"\n{FOOTER}"))
+
+
+def method_table(rows: list[tuple[str, str]], width: int) -> Table:
+    """Build a table of names and summaries without borders."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=True)
+    table.add_column(width=width, no_wrap=True)
+    table.add_column()
+    for name, summary in rows:
+        table.add_row(Text(name), Text(summary))
+    return table
 
 
 if __name__ == "__main__":
