@@ -37,13 +37,18 @@ def check_training_packages() -> None:
 
 def check_options(options: RunOptions) -> None:
     """Raise an error for an unknown device, or if the package of a logger is not installed."""
-    if options.device not in DEVICES:
-        raise unknown("device", options.device, DEVICES)
+    check_device_name(options.device)
     for name, is_used in (("tensorboard", options.tensorboard), ("wandb", options.wandb is not None)):
         if is_used and name not in sys.modules and find_spec(name) is None:
             raise UserError(
                 f"--{name} needs the package {name}, which is not installed; run pip install 'ssdg[{name}]'"
             )
+
+
+def check_device_name(device: str) -> None:
+    """Raise an error for a device that does not exist on any machine."""
+    if device not in DEVICES:
+        raise unknown("device", device, DEVICES)
 
 
 def check_names(settings: Mapping[str, Any]) -> None:

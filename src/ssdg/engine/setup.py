@@ -16,7 +16,7 @@ from ..data.catalog import UNKNOWN_DATASET
 from ..data.embedded.digits import digits_root
 from ..data.embedded.web_digits import web_digits_root
 from ..data.hidden import Problem
-from ..data.image_side import typical_side
+from ..data.image_side import SMALL_SIDE, typical_side
 from ..data.problem import benchmark_problem, data_defaults, folder_problem, other_targets
 from ..data.roles import Roles, check_classes, check_disjoint, find_roles, unique_name
 from ..data.sets import digest_of
@@ -30,7 +30,6 @@ from ..methods.plugins import load_confirmed_plugin, load_plugin, plugin_digest
 from ..models.backbones import build_backbone
 from ..models.frozen import check_boundary
 
-SMALL_SIDE = 40  # px: smaller images are taken for characters, and pretrained networks see little in them
 EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
 
 
