@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
-from .data.sets import AugmentKind, DataKind, Setting, WebLabel
+from .data.sets import AugmentKind, DataKind, ResizeMode, Setting, WebLabel
 from .errors import UserError, brief, unknown
 from .files import file_name
 from .methods import find_method
@@ -78,6 +78,11 @@ class RunConfig(BaseModel):
     warm_lr: float = Field(0.05, gt=0, description="learning rate of the warm start")
     warm_batch: int | None = Field(None, ge=2, description="labeled images per step of the warm start; empty: batch")
     size: int = Field(224, ge=8, le=1024, description="pixels; images are resized to size × size")
+    resize: ResizeMode = Field(
+        "squash",
+        description="images that are not square: squash (change the aspect ratio), crop (keep the central square) or "
+        "pad (fill up with the image's mean color)",
+    )
     augment: AugmentKind = Field(
         "photo",
         description="changes of training images: photo (shift, mirror), none, or randomized views of photographs "
@@ -198,7 +203,7 @@ PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists 
 LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
 LATER_DEFAULTS |= {"networks": 2, "average_decay": 0.99, "first_labels": "self", "start_epochs": 0}
 LATER_DEFAULTS |= {"first_share": 0.3, "last_share": 0.9, "memory": 0.5, "label_views": 0, "trust": 0.0}
-LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random"}
+LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random", "resize": "squash"}
 FROZEN_BOTTLENECK = 256  # bottleneck= of adaptation methods, if all layers are frozen: what is left to adapt
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..data.augment import to_float
+from ..data.sources.decode import ResizeMode
 from ..data.sources.tree import Item
 from ..devices import evaluation_batch
 from ..errors import UserError, one_line
@@ -76,6 +77,8 @@ class Model:
         `learner` itself computes.
     faster : Model or None
         The same model in bfloat16, which `predict` uses where it preserves the answers. None if it may not.
+    resize : {"squash", "crop", "pad"}
+        How images that are not square are brought to `size`.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class Model:
     temperature: float | None = None
     networks: Learner | None = None
     faster: Model | None = None
+    resize: ResizeMode = "squash"
 
     @property
     def batch(self) -> int:
@@ -197,7 +201,16 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None, p
     learner = load_learner(folder, card)
     machine.prepare(learner)
     networks = fold(learner, card.size, machine.device)
-    model = Model(card.classes, card.size, learner, machine.device, card.reject, card.temperature, networks)
+    model = Model(
+        card.classes,
+        card.size,
+        learner,
+        machine.device,
+        card.reject,
+        card.temperature,
+        networks,
+        resize=card.resize,
+    )
     if precision == "fp32" or (precision == "auto" and not is_fast_at_bf16(device)):
         return model
     faster = replace(model, networks=bf16_copy(networks, machine.device.type))

@@ -101,7 +101,7 @@ def score_folder(model: Classifier, data: Path, cache: Path, reject: float | Non
 
     rejection = require_rejection(model) if reject is not None else None
     items, truth = read_truth(model.classes, data, allow_ood=reject is not None)
-    loaded = load_images(items, model.size, cache, title=data.name)
+    loaded = load_images(items, model.size, cache, resize=model.resize, title=data.name)
     truth = truth[loaded.item]
     if not (truth >= 0).any():
         raise unscorable(data, "contains no readable image of a class", model.classes)

@@ -280,6 +280,7 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, roles: Roles | 
             setting=config.setting,
             roles=roles,
             size=config.size,
+            resize=config.resize,
             cache=cache,
         )
     return folder_problem(
@@ -289,5 +290,6 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, roles: Roles | 
         web=[Path(p) for p in config.web or ()],
         setting=config.setting,
         size=config.size,
+        resize=config.resize,
         cache=cache,
     )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.sources.decode import ResizeMode
 from ..errors import UserError
 from .rejection import Rejection, Scores
 
@@ -62,6 +63,10 @@ class Classifier(Protocol):
     @property
     def size(self) -> int:
         """Height and width of the images."""
+
+    @property
+    def resize(self) -> ResizeMode:
+        """How images that are not square are brought to this size."""
 
     @property
     def rejection(self) -> Rejection | None:
