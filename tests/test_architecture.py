@@ -19,6 +19,7 @@ LEAVES = {
     "errors",
     "files",
     "limits",
+    "overrides",
     "profiling",
     "safe_csv",
     "seeds",

@@ -107,6 +107,7 @@ def test_words(words: list[str], told: str, world: Path, cache: Path, tmp_path: 
 def test_cuda_without_cuda(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     words = on_world(world, cache, tmp_path / "run", "--method", "source-only")
     assert "needs a CUDA device and none is available" in complaint(*[w if w != "cpu" else "cuda" for w in words])
+    (tmp_path / "model.json").touch()  # a folder without a model is reported before torch is asked for devices
     assert "needs a CUDA device and none is available" in complaint(
         "predict", tmp_path, world, "-o", "x.csv", "--device", "cuda"
     )

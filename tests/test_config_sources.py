@@ -16,6 +16,7 @@ from ssdg.engine.setup import with_full_paths
 def given(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     """What `ssdg train` makes of its words."""
     seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(cli, "check_training", lambda *_: None)  # the folders do not exist
     monkeypatch.setattr(cli, "start", lambda given, *_: seen.append(with_full_paths(given)) or 0)
 
     def parse(*words: object) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
-from .bounded_yaml import MAX_DEPTH, YamlError, parse_yaml
-from .data.sets import AugmentKind, DataKind, Setting, WebLabel
-from .errors import UserError, brief, truncate, unknown
+from .data.sets import AugmentKind, DataKind, ResizeMode, Setting, WebLabel
+from .errors import UserError, brief, unknown
 from .files import file_name
 from .methods import find_method
 from .methods.api import Method, Settings, reject_bool
-
-Flat = dict[str, Any]  # settings of the run and the method side by side, as a YAML file has them
+from .overrides import Flat as Flat
+from .overrides import merge as merge
+from .overrides import parse_overrides as parse_overrides
 
 PRESETS: dict[str, str] = {
     "best": "the strongest recipe for minutes of a CPU: randomized views, self-labels, and pretrained features",
@@ -80,6 +80,11 @@ class RunConfig(BaseModel):
     warm_lr: float = Field(0.05, gt=0, description="learning rate of the warm start")
     warm_batch: int | None = Field(None, ge=2, description="labeled images per step of the warm start; empty: batch")
     size: int = Field(224, ge=8, le=1024, description="pixels; images are resized to size × size")
+    resize: ResizeMode = Field(
+        "squash",
+        description="images that are not square: squash (change the aspect ratio), crop (keep the central square) or "
+        "pad (fill up with the image's mean color)",
+    )
     augment: AugmentKind = Field(
         "photo",
         description="changes of training images: photo (shift, mirror), none, or randomized views of photographs "
@@ -200,7 +205,7 @@ PATH_KEYS = ("data", "labeled", "target", "weights", "plugin")  # and the lists 
 LATER_DEFAULTS: Flat = {"trunk_rate": 1.0, "nesterov": False, "clean_rejected": True, "bottleneck": 0}
 LATER_DEFAULTS |= {"networks": 2, "average_decay": 0.99, "first_labels": "self", "start_epochs": 0}
 LATER_DEFAULTS |= {"first_share": 0.3, "last_share": 0.9, "memory": 0.5, "label_views": 0, "trust": 0.0}
-LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random"}
+LATER_DEFAULTS |= {"freeze": "none", "views": 0, "batch_norm": "train", "head": "random", "resize": "squash"}
 FROZEN_BOTTLENECK = 256  # bottleneck= of adaptation methods, if all layers are frozen: what is left to adapt
 
 
@@ -309,32 +314,6 @@ def with_frozen_defaults(values: Flat, method: Method) -> Flat:
 def with_bottleneck(values: Flat, method: Method) -> Flat:
     """Add a trained layer behind a backbone that is frozen as a whole, if the method has such a setting."""
     return {"bottleneck": FROZEN_BOTTLENECK, **values} if "bottleneck" in method.settings.model_fields else values
-
-
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Flat:
-    """Return `over` on top of `base`, nested mappings included."""
-    merged = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = merge(merged[key], value) if both else value
-    return merged
-
-
-def parse_overrides(args: Iterable[str]) -> Flat:
-    """Parse `a.b=1` arguments into nested mappings; values are YAML."""
-    values: Flat = {}
-    for arg in args:
-        key, equals, text = arg.partition("=")
-        if not equals or not key or key.count(".") >= MAX_DEPTH:
-            raise UserError(f"'{truncate(arg)}' is not a setting; write key=value, for example epochs=5")
-        try:
-            value = parse_yaml(text)
-        except YamlError as error:
-            raise UserError(f"the value of '{truncate(arg)}' is not valid YAML ({error}); quote it") from None
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        values = merge(values, value)
-    return values
 
 
 def check_key(key: str, values: Flat, method: Method) -> None:

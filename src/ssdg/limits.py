@@ -1,4 +1,5 @@
-"""Upper limits of counts that users set, far above any machine and far below what exhausts one."""
+"""Devices, and upper limits of counts that users set: far above any machine and far below what exhausts one."""
 
+DEVICES = ("auto", "cpu", "cuda", "mps")
 MAX_THREADS = 1024  # CPU threads of a process
 MAX_JOBS = 4096  # parallel workers of a benchmark

@@ -15,10 +15,10 @@ from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list
 from torch import Tensor, nn
 
 from .errors import UserError, unknown
+from .limits import DEVICES
 from .methods.api import Learner
 
 Precision = Literal["fp32", "bf16"]
-DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 @dataclass(frozen=True)

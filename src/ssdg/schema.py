@@ -452,3 +452,13 @@ def read_events(path: Path) -> Iterator[Event]:
             raise damaged(path, f"line {number}: {first_problem(error)}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise damaged(path, f"line {number} is not an event") from None
+
+
+def read_run_file(folder: Path) -> RunFile:
+    """Read `run.json`, which the engine wrote when the run started."""
+    path = folder / "run.json"
+    if not path.exists():
+        raise UserError(
+            f"'{folder}' is not a run folder (it has no run.json); start one with ssdg train --out {folder}"
+        )
+    return read_json(path, RunFile, remedy="give another folder")

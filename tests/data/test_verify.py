@@ -94,6 +94,33 @@ def test_verify_reports_by_exit_code(tmp_path, capsys):
     ]
 
 
+def test_a_class_folder_is_reported_by_class(tmp_path, capsys):
+    for number, name in enumerate(("cat", "dog")):
+        for index in range(3):
+            write(tmp_path / f"pets/{name}/{index}.png", png(10 * number + index))
+    (tmp_path / "pets/fox").mkdir()
+    write(tmp_path / "pets/dog/bad.png", b"")
+    write(tmp_path / "pets/dog/copy.png", png(0))
+    write(tmp_path / "pets/stray.png", b"x")
+    code, out = run(capsys, "verify", tmp_path / "pets")
+    assert code == 1
+    assert "domain" not in out
+    assert "class" in out.splitlines()[1]
+    code, out = run(capsys, "verify", tmp_path / "pets", "--json")
+    assert sorted((row["kind"], row["class"]) for row in json.loads(out)) == [
+        ("classes", "fox"),
+        ("duplicate", "cat, dog"),
+        ("unreadable", ""),
+        ("unreadable", "dog"),
+    ]
+    out = run(capsys, "statistics", tmp_path / "pets", "--format", "csv")[1]
+    assert "pets,cat,3,,," in out.splitlines()
+    assert "layout: <class>/<image>" in run(capsys, "describe", tmp_path / "pets")[1]
+    benchmark(tmp_path / "root")  # with classes in one of its folders, the folders are domains
+    write(tmp_path / "root/flat/1.png", b"")
+    assert ("unreadable", "flat") in kinds(tmp_path / "root")
+
+
 def test_many_findings_are_cut_on_screen_only(tmp_path, capsys):
     np.savez(
         tmp_path / "x.npz",

@@ -20,11 +20,11 @@ from runs import environment, same_weights, short_settings, train_here, weights_
 from ssdg.artifact.tensors import read_meta
 from ssdg.cli import call
 from ssdg.engine.events import read_event_dicts
-from ssdg.engine.run import read_run_file
 from ssdg.engine.stages import StageTrainer
 from ssdg.errors import UserError
 from ssdg.methods.generalization.ddaig import DdaigSettings
 from ssdg.models.backbones import build_backbone
+from ssdg.schema import read_run_file
 from waiting import PATIENCE, wait_until
 
 FEW_STEPS: dict[str, Any] = {"batch": 8, "labeler": {"epochs": 2, "batch": 8, "lr": 0.01}}  # 48 in all

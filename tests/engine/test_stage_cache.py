@@ -87,11 +87,12 @@ def test_a_pair_takes_the_labelers_of_eid(world: Path, cache: Path, shelf: Path,
         {"apl": "dann"},
         {"labeled": "night"},
         {"warm_epochs": 1},
+        {"resize": "crop"},
     ],
     ids=str,
 )
 def test_nothing_else_is_taken(more: dict[str, Any], world: Path, cache: Path, shelf: Path, tmp_path: Path) -> None:
-    """Another seed, rate, setting, method, labeled domain or start: every stage is computed."""
+    """Another seed, rate, setting, method, labeled domain, start or resizing: every stage is computed."""
     before = {path.name: path.read_bytes() for path in shelf.glob("*.safetensors")}
     settings = {**SHORT, "cycles": 1, "target": "sketch", **more}
     result = train(world, cache, tmp_path / "run", "eid", shelf, **settings)
@@ -101,6 +102,14 @@ def test_nothing_else_is_taken(more: dict[str, Any], world: Path, cache: Path, s
         assert (shelf / name).read_bytes() == content
     for name in after - set(before):  # later runs of this test must not find them
         (shelf / name).unlink()
+
+
+def test_another_image_size_is_another_stage(world: Path, cache: Path, tmp_path: Path) -> None:
+    small = {"backbone": "efficientnet-lite0", "epochs": 1, "iterations": 1}  # its weights fit images of any size
+    for count, size in enumerate((32, 64, 32), 1):
+        train(world, cache, tmp_path / str(count), "source-only", tmp_path / "shelf", size=size, **small)
+        assert len(list((tmp_path / "shelf").glob("*.safetensors"))) == min(count, 2)
+    assert same_weights(tmp_path / "1", tmp_path / "3")
 
 
 @pytest.mark.parametrize("method", ["source-only", "daeldg"])

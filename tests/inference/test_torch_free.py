@@ -106,7 +106,6 @@ def test_predicting_evaluating_and_reporting_on_windows(has_locks: bool, photos:
         ("predict", ".", ".", "-o", "x.csv"),
         ("features", ".", "-o", "x.npz"),
         ("train", "--labeled", "x"),
-        ("methods",),
         ("demo",),
         ("resume", "x"),
     ],
@@ -126,6 +125,8 @@ def test_commands_that_need_torch_say_so(
     [
         (("data", "list"), "PACS"),
         (("bench", "list"), "digits"),
+        (("methods",), "source-only"),
+        (("methods", "--json"), '"name": "eid"'),
         (("report", "nowhere"), "is not a run folder"),
         (("table", "nowhere"), "is not a benchmark folder"),
         (("data", "verify", "photos"), "photos"),

@@ -149,14 +149,56 @@ def test_bad_input(runs: list[Path], tmp_path: Path, complaint: Complaint) -> No
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "run.json").write_text("{}")
     assert "ssdg resume" in complaint("select", tmp_path / "begun")
-    other = write_run(tmp_path / "other", validation=1.0, classes=["bar", "ring"])
-    assert "different classes" in complaint("select", runs[0], other)
-    images = {"photo": 40, "sketch": 20, "neon": 21, "validation": 10}
-    more = write_run(tmp_path / "more", validation=1.0, images=images)
-    assert "40 unlabeled images" in complaint("select", runs[0], more)
+    assert "1 more folders cannot be compared" in complaint("select", tmp_path / "nowhere", tmp_path / "begun")
     empty = write_suite(tmp_path / "bench", [("a", 0)])
     assert "no cell of the benchmark" in complaint("select", empty)
     assert "target" in complaint("select", runs[0], "--by", "target")  # there is no such score
+
+
+def test_other_classes_and_other_images_are_other_groups(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rings = [
+        write_run(tmp_path / name, validation=value, classes=["bar", "ring"])
+        for name, value in (("low", 1.0), ("high", 2.0))
+    ]
+    images = {"photo": 40, "sketch": 20, "neon": 21, "validation": 10}
+    more = write_run(tmp_path / "more", validation=1.0, images=images)
+    selection = selected(capsys, rings[0], *runs, rings[1], more)
+    assert [group["chosen"] for group in selection["groups"]] == [["high"], ["first"], ["more"]]
+    titles = [group["task"] for group in selection["groups"]]
+    assert len(set(titles)) == 3
+    assert "2 classes (bar, ring)" in titles[0]
+    assert "40 unlabeled" in titles[1]
+    assert "41 unlabeled" in titles[2]
+    assert call(["select", *map(str, [*runs, *rings])]) == 0
+    output = capsys.readouterr().out
+    assert output.index("best by validation: first") < output.index("best by validation: high")
+
+
+def test_unfinished_and_damaged_runs_are_listed(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, file, content in (("begun", "run.json", "{}"), ("broken", "result.json", "{"), ("other", "a.txt", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text(content)
+    folder = write_suite(tmp_path / "bench", [("a", 0), ("b", 0)])
+    write_run(folder / "cells" / "a0", validation=99.0)
+    (folder / "cells" / "b0").mkdir(parents=True)
+    (folder / "cells" / "b0" / "result.json").write_text("[]")
+    names = [tmp_path / name for name in ("begun", "broken", "other", "none", "bench")]
+    selection = selected(capsys, *names, *runs)
+    assert [group["chosen"] for group in selection["groups"]] == [["a · seed 0"]]
+    reasons = {Path(entry["folder"]).name: entry["reason"] for entry in selection["skipped"]}
+    assert list(reasons) == ["begun", "broken", "other", "none", "b0"]
+    assert "ssdg resume" in reasons["begun"]
+    assert "damaged" in reasons["broken"]
+    assert "damaged" in reasons["b0"]
+    assert "no result.json" in reasons["other"]
+    assert call(["select", *map(str, [*names, *runs])]) == 0
+    output = capsys.readouterr().out
+    assert output.count("\nskipped: ") == 5
+    assert "best by validation: a · seed 0" in output
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"method": "mcd", "seed": 0, "task": 3}'])

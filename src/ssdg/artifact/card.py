@@ -19,6 +19,7 @@ from pydantic import (
 from ..config import RunConfig
 from ..data.catalog import identify_dataset
 from ..data.hidden import Problem
+from ..data.sources.decode import ResizeMode
 from ..errors import printable
 from ..files import file_name
 from ..inference.rejection import Rejection
@@ -47,12 +48,25 @@ class CardSection(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+CardResize = Literal["squash-bilinear-antialias", "crop-bilinear-antialias", "pad-bilinear-antialias"]
+RESIZE_NAMES: dict[ResizeMode, CardResize] = {
+    "squash": "squash-bilinear-antialias",
+    "crop": "crop-bilinear-antialias",
+    "pad": "pad-bilinear-antialias",
+}
+RESIZE_SENTENCES: dict[ResizeMode, str] = {
+    "squash": "without keeping the aspect ratio",
+    "crop": "from the central square",
+    "pad": "with the aspect ratio kept and the rest in the mean color of the image",
+}
+
+
 class Preprocessing(CardSection):
     """Steps from an image file to the networks' input; other values than these are rejected."""
 
     size: int = Field(ge=8, le=1024)  # pixels per side
     colour: Literal["rgb"] = "rgb"  # orientation applied, transparency on white, 16 bits scaled to 8
-    resize: Literal["squash-bilinear-antialias"] = "squash-bilinear-antialias"  # Pillow's, to size × size
+    resize: CardResize = "squash-bilinear-antialias"  # Pillow's, to size × size; see docs/export.md
     range: Literal["0..1"] = "0..1"  # uint8 / 255, (N, 3, size, size)
     mean: Channels | None = None  # the networks compute (x - mean) / std themselves; do not apply it twice
     std: Channels | None = None
@@ -119,6 +133,12 @@ class ModelCard(CardSection):
         if self.preprocessing is not None and self.preprocessing.size != self.size:
             raise ValueError("size and preprocessing.size differ")
         return self
+
+    @property
+    def resize(self) -> ResizeMode:
+        """How images are brought to `size`; models of earlier versions have no such field and squash them."""
+        name = self.preprocessing.resize if self.preprocessing is not None else RESIZE_NAMES["squash"]
+        return next(mode for mode, value in RESIZE_NAMES.items() if value == name)
 
     @property
     def temperature(self) -> float | None:
@@ -211,7 +231,7 @@ def describe_use(card: ModelCard) -> str:
         'model.predict_proba("images/")\n'
         "```\n\n"
         "Preprocessing applies the orientation stored in the file, resizes to "
-        f"{card.size} × {card.size} RGB pixels without keeping the aspect ratio, and divides by 255. The networks "
+        f"{card.size} × {card.size} RGB pixels {RESIZE_SENTENCES[card.resize]}, and divides by 255. The networks "
         "normalize their input themselves. See `model.json` for all details."
     )
 

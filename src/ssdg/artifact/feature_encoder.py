@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..data.augment import to_float
-from ..data.sources.decode import DECODE_VERSION
+from ..data.sources.decode import DECODE_VERSION, ResizeMode
 from ..devices import onto
 from ..errors import UserError
 from ..files import file_name
@@ -37,6 +37,7 @@ class FeatureEncoder:
     precision: Precision
     batch: int
     source: dict[str, Any]  # where the weights come from
+    resize: ResizeMode = "squash"
 
     @property
     def num_features(self) -> int:
@@ -51,6 +52,7 @@ class FeatureEncoder:
             **self.source,
             "weights_digest": weights_digest(self.backbone),
             "size": self.size,
+            "resize": self.resize,
             "precision": self.precision,
             "decoder": DECODE_VERSION,
         }
@@ -98,7 +100,8 @@ def model_encoder(
         numbers = " or ".join(str(number + 1) for number in range(len(backbones)))
         raise UserError(f"--network {network} does not exist in the model in '{folder}'; give --network {numbers}")
     source = {"model": folder.resolve().name, "network": network}
-    return _make_encoder(backbones[network - 1], model.size, model.device, precision, source)
+    encoder = _make_encoder(backbones[network - 1], model.size, model.device, precision, source)
+    return replace(encoder, resize=model.resize)
 
 
 def predicting_backbones(model: Model) -> list[nn.Module]:

@@ -20,12 +20,15 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..data.augment import to_float
+from ..data.sources.decode import ResizeMode
 from ..data.sources.tree import Item
 from ..devices import evaluation_batch
 from ..errors import UserError, one_line
 from ..files import parse_json, read_bytes, real_path
 from ..inference.agreement import check_precision
-from ..inference.classifier import Answer, OutOfMemory, free_memory, require_rejection
+from ..inference.classifier import CARD as CARD
+from ..inference.classifier import Answer, OutOfMemory, free_memory, no_model, require_rejection
+from ..inference.classifier import model_of as model_of
 from ..inference.predictions import Prediction
 from ..inference.rejection import Rejection
 from ..inference.stream import predict_batches
@@ -39,7 +42,7 @@ from .calibration import calibrated_probs, known_scores
 from .card import ModelCard
 from .tensors import changed_tensor, copy_tensors, split_meta
 
-CARD, WEIGHTS = "model.json", "model.safetensors"
+WEIGHTS = "model.safetensors"
 BATCH = 128
 FOLDING_TOLERANCE = 1e-4  # of logits, relative to the largest if that is above 1
 MAX_JSON_BYTES = 64_000_000  # a hundred thousand classes take a few million
@@ -74,6 +77,8 @@ class Model:
         `learner` itself computes.
     faster : Model or None
         The same model in bfloat16, which `predict` uses where it preserves the answers. None if it may not.
+    resize : {"squash", "crop", "pad"}
+        How images that are not square are brought to `size`.
 
     Examples
     --------
@@ -95,6 +100,7 @@ class Model:
     temperature: float | None = None
     networks: Learner | None = None
     faster: Model | None = None
+    resize: ResizeMode = "squash"
 
     @property
     def batch(self) -> int:
@@ -195,7 +201,16 @@ def load_model(folder: Path, device: str = "auto", plugin: Path | None = None, p
     learner = load_learner(folder, card)
     machine.prepare(learner)
     networks = fold(learner, card.size, machine.device)
-    model = Model(card.classes, card.size, learner, machine.device, card.reject, card.temperature, networks)
+    model = Model(
+        card.classes,
+        card.size,
+        learner,
+        machine.device,
+        card.reject,
+        card.temperature,
+        networks,
+        resize=card.resize,
+    )
     if precision == "fp32" or (precision == "auto" and not is_fast_at_bf16(device)):
         return model
     faster = replace(model, networks=bf16_copy(networks, machine.device.type))
@@ -215,11 +230,6 @@ def fold(learner: Learner, size: int, device: torch.device) -> Learner:
     return twin if torch.allclose(folded, exact, rtol=0, atol=tolerance) else learner
 
 
-def model_of(folder: Path) -> Path:
-    """Return the model folder inside a run folder, or `folder` itself."""
-    return folder / "model" if (folder / "model").is_dir() else folder
-
-
 def read_card(folder: Path) -> ModelCard:
     """Read and validate `model.json` of a model folder."""
     path = folder / CARD
@@ -228,9 +238,7 @@ def read_card(folder: Path) -> ModelCard:
         check_learner(fields, path)
         return ModelCard.model_validate(fields)
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"'{folder}' contains no trained model (no {CARD}); give the folder of a finished run"
-        ) from None
+        raise no_model(folder) from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

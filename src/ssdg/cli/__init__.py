@@ -54,6 +54,10 @@ COMMANDS = {
         "Select the best run without target labels, and measure how well that works.",
     ),
     "report": ("ssdg.cli.report:report", "Write an HTML report of runs: curves, pseudo-labels, discarded images."),
+    "discover": (
+        "ssdg.cli.discover_domains:discover",
+        "Split mixed-domain images by style into domains; write a table and a contact sheet.",
+    ),
     "web": ("ssdg.cli.web:app", "Build web data: crawl images, or import an existing crawl."),
     "data": ("ssdg.cli.data:app", "List, describe and verify image data."),
 }

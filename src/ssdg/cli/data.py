@@ -182,12 +182,11 @@ def statistics(
     out
         Output file, instead of the terminal.
     """
-    from ..data.sources.benchmark import read_benchmark
-    from ..data.verify import count_images
+    from ..data.verify import count_images, read_root
     from ..files import write_text
     from . import data_tables
 
-    counts = count_images(read_benchmark(_resolve_root(root)))
+    counts = count_images(read_root(_resolve_root(root)))
     text = data_tables.as_json(counts) if as_json else data_tables.render(counts, format_)
     if out is not None:
         write_text(out, text)
@@ -206,16 +205,17 @@ def verify(root: Path, *, as_json: Json = False) -> int:
     as_json
         Print JSON instead of a table.
     """
-    from dataclasses import asdict
-
     from ..data import verify as checks
     from .data_tables import print_findings
 
-    findings = checks.verify(_resolve_root(root))
+    benchmark = checks.read_root(_resolve_root(root))
+    by_class = checks.is_class_folder(benchmark)
+    findings = checks.verify_benchmark(benchmark)
     if as_json:
-        _print_json([asdict(finding) for finding in findings])
+        owner = "class" if by_class else "domain"
+        _print_json([{"kind": row.kind, owner: row.domain, "text": row.text} for row in findings])
     else:
-        print_findings(findings)
+        print_findings(findings, by_class=by_class)
     return int(bool(findings))
 
 

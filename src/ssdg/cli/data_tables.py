@@ -64,8 +64,8 @@ def count_table(statistics: Statistics) -> Table:
     return table
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
-    """Print the findings of `ssdg data verify`, the first of each kind."""
+def print_findings(findings: Sequence[Finding], *, by_class: bool = False) -> None:
+    """Print the findings of `ssdg data verify`, the first of each kind, by domain or by class."""
     from rich.table import Table
     from rich.text import Text
 
@@ -74,12 +74,12 @@ def print_findings(findings: Sequence[Finding]) -> None:
     if not findings:
         Console().print("No issues found: all images can be read.")
         return
-    table = Table("finding", "domain", "detail")
+    table = Table("finding", "class" if by_class else "domain", "detail")
     counts: Counter[str] = Counter()
     for finding in findings:
         counts[finding.kind] += 1
         if counts[finding.kind] <= MAX_PER_KIND:
-            table.add_row(finding.kind, Text(finding.domain), Text(finding.text))
+            table.add_row(finding.kind, Text(finding.domain or (NO_CLASS if by_class else "")), Text(finding.text))
     Console().print(table)
     num_hidden = sum(max(count - MAX_PER_KIND, 0) for count in counts.values())
     hidden = f", {num_hidden} not shown; use --json to list all" if num_hidden else ""

@@ -59,9 +59,11 @@ def evaluate(
         Print JSON.
     """
     from ..data.cache import default_cache
+    from ..data.sources.tree import check_root
     from .predict import load_classifier
 
     check_options(reject, curve)
+    check_root(data)
     classifier = load_classifier(model, device, plugin, precision=precision)
     scores = score_folder(classifier, data, cache or default_cache(), reject)
     if curve is not None:
@@ -99,7 +101,7 @@ def score_folder(model: Classifier, data: Path, cache: Path, reject: float | Non
 
     rejection = require_rejection(model) if reject is not None else None
     items, truth = read_truth(model.classes, data, allow_ood=reject is not None)
-    loaded = load_images(items, model.size, cache, title=data.name)
+    loaded = load_images(items, model.size, cache, resize=model.resize, title=data.name)
     truth = truth[loaded.item]
     if not (truth >= 0).any():
         raise unscorable(data, "contains no readable image of a class", model.classes)

@@ -64,6 +64,9 @@ def export(
     json_
         Print JSON.
     """
+    from .early_checks import check_model
+
+    check_model(run)
     from ..artifact.load import load_model
     from ..export.graph import GraphOptions
 
@@ -136,7 +139,7 @@ def write(
     from . import FAILED, print_error
 
     check_options(model, options)
-    check_images = load_check_images(run, images, model.classes, model.size)
+    check_images = load_check_images(run, images, model.classes, model.size, model.resize)
     if int8 and not check_images.are_real:
         raise UserError(
             f"--quantize int8 needs images to measure ranges, and '{run}' has no thumbnails; add --images DIR"

@@ -111,6 +111,12 @@ def load_encoder(
     threads: int | None,
 ) -> FeatureEncoder:
     """Load the model, or build the backbone."""
+    from .early_checks import check_backbone_package, check_model, check_training_packages
+
+    check_training_packages()
+    check_backbone_package(backbone)
+    if model is not None:
+        check_model(model)
     import torch
 
     from ..artifact.feature_encoder import backbone_encoder, model_encoder

@@ -97,6 +97,7 @@ def load_classifier(
     """Load an .onnx file with onnxruntime, anything else with torch."""
     from ..inference.agreement import check_precision
     from ..inference.onnx_model import SUFFIX, load_onnx
+    from .early_checks import check_model
 
     check_precision(precision)
     if model.suffix.lower() == SUFFIX and not model.is_dir():
@@ -106,6 +107,7 @@ def load_classifier(
                 "precision, so leave the option out"
             )
         return load_onnx(model, device, threads)
+    check_model(model)
     import torch
 
     from ..artifact.load import load_model

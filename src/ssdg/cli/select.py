@@ -14,8 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import UserError
-from ..selection.candidates import SCORES, Group, Score, by_run, by_task, read_runs
+from ..errors import UserError, one_line
+from ..selection.candidates import SCORES, Group, Score, Skipped, by_run, by_task, read_runs
 from ..selection.ranking import FEWEST, chosen_by, is_scored, judge, judge_group, ranks_of, too_few
 from ..terminal import Console
 
@@ -23,6 +23,7 @@ TARGET_USED = "The target was used only to evaluate the scores; no rank and no s
 TARGET_NOT_READ = "The target was not read."
 UNITS: dict[Score, str] = {"validation": "%", "agreement": "%", "information": "nats", "density": "nats"}
 DIGITS: dict[Score, int] = {"validation": 2, "agreement": 2, "information": 3, "density": 3}
+MAX_REASON = 500  # characters
 WIDTH = 120  # characters of a line in a file or a pipe
 
 
@@ -35,7 +36,8 @@ def select(
 ) -> int:
     """Rank runs by scores that need no target labels, and show how well each score would have selected.
 
-    Runs are compared within a task: the same labeled, unlabeled and target domains. No rank depends on the target.
+    Runs are compared within a task: the same labeled, unlabeled and target domains, and the same classes. Folders
+    that are not finished or damaged are listed with the reason. No rank depends on the target.
 
     Parameters
     ----------
@@ -52,16 +54,18 @@ def select(
     """
     if not folders:
         raise UserError("no folder given; pass run folders, such as runs/*, or a benchmark folder")
-    runs = read_runs(folders, blind=blind)
+    runs, skipped = read_runs(folders, blind=blind)
     groups = by_run(runs) if epochs else by_task(runs)
     if json_:
-        print(json.dumps(as_json(groups, by, blind), indent=2, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(as_json(groups, skipped, by, blind), indent=2, ensure_ascii=False, allow_nan=False))
         return 0
     show(groups, by, candidate="epoch" if epochs else "run", blind=blind)
+    for folder in skipped:
+        print(f"skipped: {one_line(folder.reason, MAX_REASON)}")
     return 0
 
 
-def as_json(groups: Sequence[Group], by: Score, blind: bool) -> dict[str, Any]:
+def as_json(groups: Sequence[Group], skipped: Sequence[Skipped], by: Score, blind: bool) -> dict[str, Any]:
     """Return the contents of the tables; everything that depends on the target is under `judged`."""
     content: dict[str, Any] = {
         "by": by,
@@ -73,6 +77,7 @@ def as_json(groups: Sequence[Group], by: Score, blind: bool) -> dict[str, Any]:
             }
             for group in groups
         ],
+        "skipped": [{"folder": str(folder.folder), "reason": folder.reason} for folder in skipped],
         "judged": None,
         "note": TARGET_NOT_READ if blind else TARGET_USED,
     }

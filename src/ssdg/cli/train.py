@@ -14,6 +14,7 @@ from cyclopts.validators import Number
 from ..errors import Stopped, UserError
 from ..files import scratch_folder
 from . import Threads
+from .early_checks import check_training, check_training_packages
 
 if TYPE_CHECKING:
     from ..config import RunConfig
@@ -120,20 +121,24 @@ def train(
     flags: dict[str, Any] = {"data": data, "labeled": labeled, "target": target, "web_label": web_label}
     flags |= {"method": method, "preset": preset, "discover_domains": discover_domains, "setting": setting}
     flags |= {"plugin": plugin, "seed": seed}
-    settings = collect_settings(words, unlabeled or [], web or [], flags)
-    return start({"preset": "best", **settings}, out, dry_run, options)
+    settings, chosen = collect_settings(words, unlabeled or [], web or [], flags)
+    settings = {"preset": "best", **settings}
+    check_training(settings, options)
+    from ..engine.setup import confirm_plugin
+
+    confirm_plugin(chosen, remember=True)  # not one that only a YAML file names
+    return start(settings, out, dry_run, options)
 
 
 def collect_settings(
     args: tuple[str, ...], unlabeled: list[str], web: list[str], flags: dict[str, Any]
-) -> dict[str, Any]:
-    """Merge YAML files, then flags, then key=value arguments.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Merge YAML files, then flags, then key=value arguments; also return what files do not set.
 
     `--unlabeled a b key=value file.yaml` arrives as four domains, so settings and files are separated here.
     """
     from ..bounded_yaml import load_mapping
-    from ..config import merge, parse_overrides
-    from ..engine.setup import confirm_plugin
+    from ..overrides import merge, parse_overrides
 
     args += tuple(arg for arg in [*unlabeled, *web] if SETTING.match(arg))
     domains, crawls = ([name for name in names if not SETTING.match(name)] for names in (unlabeled, web))
@@ -144,8 +149,7 @@ def collect_settings(
     flags = {**flags, "unlabeled": domains or None, "web": crawls or None}
     flags = {name: value for name, value in flags.items() if value is not None}
     chosen = merge(flags, parse_overrides(arg for arg in args if "=" in arg))
-    confirm_plugin(chosen, remember=True)  # not one that only a YAML file names
-    return merge(settings, chosen)
+    return merge(settings, chosen), chosen
 
 
 def resume(
@@ -180,13 +184,16 @@ def resume(
     plugin
         The Python file of the run's custom method.  [default: as it was started, if you have named it before]
     """
-    from ..engine.run import read_run_file
-    from ..engine.setup import name_plugin
+    from ..schema import read_run_file
 
+    check_training_packages()
     run_file = read_run_file(run)
     flags = {"device": device, "threads": threads, "cache": cache and str(cache), "save_seconds": save_seconds}
     flags |= {"tensorboard": tensorboard, "wandb": wandb}
     options = run_file.options.model_copy(update={k: v for k, v in flags.items() if v is not None})
+    check_training(run_file.config, options)
+    from ..engine.setup import name_plugin
+
     return start(name_plugin(run_file.config, plugin), run, False, options)
 
 

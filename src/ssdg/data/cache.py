@@ -29,13 +29,26 @@ from ..profiling import timed
 from .parallel import ProgressCallback, run_in_threads, show_progress
 from .pixel_files import FilePixels, reserve, row_checksums, write_at
 from .sets import ImageTable, Pixels, content_digests
-from .sources.decode import DECODE_VERSION, UnreadableError, decode, resize
+from .sources.decode import DECODE_VERSION, ResizeMode, UnreadableError, resize_content
 from .sources.tree import Item, Reader
 
 DIGEST_BYTES = 16
 CHECKSUM = "crc32"  # in KEY.json: the checksum of the pixels
 Digests = NDArray[np.uint8]
 ProgressArgs = tuple[str, ProgressCallback | None]  # arguments of `show_progress`: title, callback
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of decoded images, and how they are resized to it."""
+
+    size: int
+    resize: ResizeMode
+
+    @property
+    def key(self) -> str:
+        """The part of a cache key; `squash` is not named, because caches of earlier versions have no other mode."""
+        return str(self.size) if self.resize == "squash" else f"{self.size} {self.resize}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +67,13 @@ def default_cache() -> Path:
 
 
 def load_images(
-    items: Sequence[Item], size: int, cache: Path, *, title: str = "images", progress: ProgressCallback | None = None
+    items: Sequence[Item],
+    size: int,
+    cache: Path,
+    *,
+    resize: ResizeMode = "squash",
+    title: str = "images",
+    progress: ProgressCallback | None = None,
 ) -> CachedImages:
     """Open the decoded images of `items`; decode contents that are not in the cache yet."""
     with timed("decode"), _cache_errors(cache), Reader() as reader:
@@ -62,14 +81,14 @@ def load_images(
         readable = np.flatnonzero([i not in unread for i in range(len(items))]) if unread else np.arange(len(items))
         unique, first, inverse = _unique(digests[readable])
         representatives = [items[i] for i in readable[first]]
-        pixels, bad = _open_pixels(representatives, unique, size, cache, reader, (title, progress))
+        pixels, bad = _open_pixels(representatives, unique, Shape(size, resize), cache, reader, (title, progress))
     is_bad = np.isin(inverse, list(bad))
     reasons = {items[i].path: reason for i, reason in unread.items()}
     reasons |= {items[i].path: bad[int(row)] for i, row in zip(readable[is_bad], inverse[is_bad], strict=True)}
     good = np.flatnonzero(~is_bad)
     good = good[np.argsort(inverse[good], kind="stable")]
     rows = inverse[good]
-    table = ImageTable((pixels,), np.zeros(len(rows), np.int32), rows, unique[rows])
+    table = ImageTable((pixels,), np.zeros(len(rows), np.int32), rows, unique[rows], resize)
     return CachedImages(table, readable[good], tuple(sorted(reasons.items())))
 
 
@@ -177,25 +196,25 @@ def digest_content(content: bytes | NDArray[np.uint8]) -> bytes:
 def _open_pixels(
     items: Sequence[Item],
     unique: Digests,
-    size: int,
+    shape: Shape,
     cache: Path,
     reader: Reader,
     progress_args: ProgressArgs,
 ) -> tuple[Pixels, dict[int, str]]:
     """Return pixels (n, size, size, 3) of these contents, and the reasons for rows that cannot be decoded."""
-    key = hashlib.sha256(f"{DECODE_VERSION} {size} ".encode() + unique.tobytes()).hexdigest()[:24]
+    key = hashlib.sha256(f"{DECODE_VERSION} {shape.key} ".encode() + unique.tobytes()).hexdigest()[:24]
     meta, data = cache / f"{key}.json", cache / f"{key}.u8"
-    shape = (len(unique), size, size, 3)
-    unreadable = _verify(meta, data, shape)
+    dimensions = (len(unique), shape.size, shape.size, 3)
+    unreadable = _verify(meta, data, dimensions)
     if unreadable is None:
         with locked(cache / f"{key}.lock"):
-            unreadable = _verify(meta, data, shape)  # another process may have been faster
+            unreadable = _verify(meta, data, dimensions)  # another process may have been faster
             if unreadable is None:
                 _note_damage(meta)
                 remove_leftovers(data)
                 remove_leftovers(meta)
-                unreadable = _build(items, unique, size, data, meta, reader, progress_args)
-    pixels = FilePixels(data, shape) if len(unique) else np.zeros(shape, np.uint8)
+                unreadable = _build(items, unique, shape, data, meta, reader, progress_args)
+    pixels = FilePixels(data, dimensions) if len(unique) else np.zeros(dimensions, np.uint8)
     return pixels, unreadable
 
 
@@ -226,14 +245,14 @@ def _checksum(row_sums: NDArray[np.uint32], unreadable: dict[int, str]) -> int:
 def _build(
     items: Sequence[Item],
     unique: Digests,
-    size: int,
+    shape: Shape,
     data: Path,
     meta: Path,
     reader: Reader,
     progress_args: ProgressArgs,
 ) -> dict[int, str]:
     unreadable: dict[int, str] = {}
-    num_bytes = size * size * 3
+    num_bytes = shape.size * shape.size * 3
     sums = np.full(len(items), zlib.crc32(bytes(num_bytes)), np.uint32)  # an image that cannot be decoded stays zero
     with atomic_path(data) as temporary, temporary.open("wb") as file, show_progress(*progress_args) as progress:
         reserve(file.fileno(), num_bytes * len(items))
@@ -241,7 +260,7 @@ def _build(
         def work(rows: range) -> None:
             for row in rows:
                 try:
-                    pixels = _decode_item(items[row], unique[row], size, reader)
+                    pixels = _decode_item(items[row], unique[row], shape, reader)
                 except UnreadableError as reason:
                     unreadable[row] = str(reason)
                 else:
@@ -251,17 +270,17 @@ def _build(
 
         for done in run_in_threads(work, len(items)):
             progress(done, len(items))
-    record: dict[str, Any] = {"images": len(items), "size": size, "decode_version": DECODE_VERSION}
+    record: dict[str, Any] = {"images": len(items), "size": shape.size, "decode_version": DECODE_VERSION}
     reasons = {str(row): unreadable[row] for row in sorted(unreadable)}
     write_json(meta, record | {CHECKSUM: _checksum(sums, unreadable), "unreadable": reasons})
     return unreadable
 
 
-def _decode_item(item: Item, digest: Digests, size: int, reader: Reader) -> NDArray[np.uint8]:
+def _decode_item(item: Item, digest: Digests, shape: Shape, reader: Reader) -> NDArray[np.uint8]:
     try:
         content = reader.read(item)
     except OSError as error:
         raise UserError(f"'{item.path}' can no longer be read: {error.strerror or error}") from None
     if digest_content(content) != digest.tobytes():
         raise UserError(f"'{item.path}' changed while it was read; run the command again")
-    return decode(content, size) if isinstance(content, bytes) else resize(content, size)
+    return resize_content(content, shape.size, shape.resize)

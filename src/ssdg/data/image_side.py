@@ -11,6 +11,7 @@ from .sources.decode import UnreadableError, decode_whole
 from .sources.tree import Item, Reader
 
 NUM_SAMPLED = 16
+SMALL_SIDE = 40  # px: smaller images are taken for characters, and pretrained networks see little in them
 
 
 def typical_side(items: Sequence[Item]) -> int | None:

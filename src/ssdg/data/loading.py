@@ -17,6 +17,7 @@ from .hidden import OOD, UNKNOWN
 from .parallel import ProgressCallback
 from .sets import ImageTable
 from .sources.benchmark import Domain, is_ood
+from .sources.decode import ResizeMode
 
 DIGEST_DTYPE = np.dtype((np.void, 16))
 
@@ -90,6 +91,7 @@ def load_domain(
     validation_rate: float,
     by_class: bool,
     use_splits: bool = True,
+    resize: ResizeMode = "squash",
     progress: ProgressCallback | None = None,
 ) -> LoadedDomain:
     """Decode a domain (or open its cached images) and split it.
@@ -97,7 +99,7 @@ def load_domain(
     `by_class`: hold out the same rate of each class. `use_splits`: the domain's own split, if it has one, replaces
     `validation_rate`.
     """
-    cached = load_images(domain.items, size, cache, title=domain.name, progress=progress)
+    cached = load_images(domain.items, size, cache, resize=resize, title=domain.name, progress=progress)
     labels = tuple(domain.labels[i] for i in cached.item)
     if use_splits and "train" in domain.splits:
         train = np.isin(cached.item, domain.splits["train"])

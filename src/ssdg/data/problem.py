@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from .roles import (
     read_unlabeled,
     unique_name,
 )
-from .sets import LabeledSet, Setting, Task, UnlabeledSet, digest_of
+from .sets import LabeledSet, ResizeMode, Setting, Task, UnlabeledSet, digest_of
 from .sources.benchmark import Benchmark, Domain, read_benchmark, read_class_folder
 
 
@@ -44,6 +45,7 @@ def benchmark_problem(
     setting: Setting = "ssdg",
     roles: Roles | None = None,
     size: int | None = None,
+    resize: ResizeMode = "squash",
     cache: Path,
     progress: ProgressCallback | None = None,
 ) -> Problem:
@@ -64,14 +66,24 @@ def benchmark_problem(
     if target_domain:
         check_same_classes(sources[0], target_domain)
     protocol = data_defaults(benchmark)
-    return _load_problem(sources, target_domain, sources[0].classes, protocol, size, cache, progress, setting=setting)
+    return _load_problem(
+        sources,
+        target_domain,
+        sources[0].classes,
+        protocol,
+        size,
+        cache,
+        progress,
+        resize=resize,
+        setting=setting,
+    )
 
 
 def other_targets(benchmark: Benchmark, names: Sequence[str], problem: Problem, cache: Path) -> tuple[Target, ...]:
     """Load further domains of the benchmark as targets, at the image size of the problem."""
-    size, classes = problem.task.labeled.images.size, problem.task.classes
-    domains = [benchmark[name] for name in names]
-    loaded = [load_domain(d, size, cache, validation_rate=0, by_class=False, progress=None) for d in domains]
+    images, classes = problem.task.labeled.images, problem.task.classes
+    load = partial(load_domain, validation_rate=0, by_class=False, resize=images.resize)
+    loaded = [load(benchmark[name], images.size, cache) for name in names]
     return tuple(_target(domain, classes) for domain in loaded)
 
 
@@ -83,6 +95,7 @@ def folder_problem(
     web: Sequence[Path] = (),
     setting: Setting = "ssdg",
     size: int | None = None,
+    resize: ResizeMode = "squash",
     cache: Path,
     progress: ProgressCallback | None = None,
 ) -> Problem:
@@ -119,6 +132,7 @@ def folder_problem(
         size,
         cache,
         progress,
+        resize=resize,
         use_all_unlabeled=True,
         setting=setting,
     )
@@ -153,31 +167,32 @@ def _load_problem(
     cache: Path,
     progress: ProgressCallback | None,
     *,
+    resize: ResizeMode,
     use_all_unlabeled: bool = False,
     setting: Setting,
 ) -> Problem:
     """Decode and assemble; the first of `sources` is the labeled domain."""
     image_size, rate = size or protocol.image_size, protocol.validation_rate
+    load = partial(load_domain, resize=resize, progress=progress)
     # In domain adaptation every target image is unlabeled training data and is evaluated, as the protocol demands.
     use_all = use_all_unlabeled or setting == "uda"
     loaded = [
-        load_domain(sources[0], image_size, cache, validation_rate=rate, by_class=True, progress=progress),
+        load(sources[0], image_size, cache, validation_rate=rate, by_class=True),
         *(
-            load_domain(
+            load(
                 domain,
                 image_size,
                 cache,
                 validation_rate=0 if use_all else rate,
                 by_class=False,
                 use_splits=setting != "uda",
-                progress=progress,
             )
             for domain in sources[1:]
         ),
     ]
     loaded_target = None
     if target:
-        loaded_target = load_domain(target, image_size, cache, validation_rate=0, by_class=False, progress=progress)
+        loaded_target = load(target, image_size, cache, validation_rate=0, by_class=False)
     for domain in (*loaded, *([loaded_target] if loaded_target else [])):
         check_images(domain.name, len(domain.images), domain.unreadable)
     return assemble(loaded[0], loaded[1:], loaded_target, classes, setting)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .sources.decode import ResizeMode as ResizeMode
+
 if TYPE_CHECKING:  # image tables also work without torch
     from torch import Tensor
 
@@ -52,6 +54,7 @@ class ImageTable:
     source: NDArray[np.int32]
     row: Rows
     digest: NDArray[np.uint8]
+    resize: ResizeMode = "squash"  # how the images were brought to this size
 
     @classmethod
     def from_array(cls, array: NDArray[np.uint8]) -> ImageTable:
@@ -74,8 +77,9 @@ class ImageTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the contents in order."""
-        return hashlib.sha256(self.digest.tobytes()).hexdigest()[:16]
+        """Hash of the contents in order, and of how they are resized; `squash` counts as it did before others."""
+        mode = b"" if self.resize == "squash" else self.resize.encode()
+        return hashlib.sha256(self.digest.tobytes() + mode).hexdigest()[:16]
 
     def take(self, rows: Rows | NDArray[np.bool_]) -> ImageTable:
         """Return the table of these rows without copying pixels."""
@@ -108,6 +112,7 @@ def concat_tables(tables: Sequence[ImageTable]) -> ImageTable:
         source=np.concatenate([t.source + o for t, o in zip(tables, offsets, strict=False)]).astype(np.int32),
         row=np.concatenate([t.row for t in tables]),
         digest=np.concatenate([t.digest for t in tables]),
+        resize=tables[0].resize,
     )
 
 
@@ -231,6 +236,12 @@ class Inputs:
     views: tuple[View, ...] = ()
     ratio: int = 1
     whole: bool = False
+
+    @property
+    def size(self) -> int:
+        """Height and width of the images."""
+        base = self.labeled.base if isinstance(self.labeled, MixedSet) else self.labeled
+        return base.images.size
 
     @property
     def fingerprint(self) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 from .cache import digest_content
 from .catalog import Dataset, find_entry, identify_dataset
 from .parallel import ProgressCallback, run_in_threads, show_progress
-from .sources.benchmark import Benchmark, Domain, class_order, is_ood, read_benchmark
+from .roles import unique_name
+from .sources.benchmark import Benchmark, Domain, class_order, is_ood, read_benchmark, read_class_folder
 from .sources.decode import UnreadableError, decode_whole, image_size
 from .sources.tree import Item, Reader
 
@@ -98,6 +99,7 @@ def _count_nested_ood(domain: Domain) -> Counter[str]:
     return +counts  # without zeros
 
 
+CLASS_LAYOUT = "<class>/<image>"
 MAX_SIZE_SAMPLES = 200  # images per domain whose size is read for a description
 
 
@@ -106,8 +108,28 @@ class Finding:
     """Problem in the data that a user may want to know of or fix."""
 
     kind: str  # missing, repeated, unlisted, overlap, unreadable, duplicate, count or classes
-    domain: str
+    domain: str  # or the class, if the root is a class folder
     text: str
+
+
+def read_root(root: Path) -> Benchmark:
+    """Read the domains under a root; a class folder, whose sub-folders hold images, is one domain.
+
+    A benchmark has a domain with classes, so sub-folders that all hold images directly are classes.
+    """
+    benchmark = read_benchmark(root)
+    if not is_class_folder(benchmark):
+        return benchmark
+    domain = read_class_folder(root, unique_name(root, ()))
+    return Benchmark(root, CLASS_LAYOUT, (domain,), benchmark.skipped)
+
+
+def is_class_folder(benchmark: Benchmark) -> bool:
+    """Return whether the sub-folders of a root are classes, not domains."""
+    if benchmark.layout == CLASS_LAYOUT:
+        return True
+    labels = [label for domain in benchmark.domains for label in domain.labels]
+    return bool(labels) and not any(labels)
 
 
 @dataclass(frozen=True)
@@ -122,7 +144,7 @@ class Description:
 
 def describe(root: Path) -> Description:
     """Summarize domains, classes and image sizes; read image headers without decoding pixels."""
-    benchmark = read_benchmark(root)
+    benchmark = read_root(root)
     with Reader() as reader:
         sizes = {domain.name: _sizes(domain, reader) for domain in benchmark.domains}
     unreadable = {name: counts.pop(None, 0) for name, counts in sizes.items()}
@@ -145,16 +167,25 @@ def _sizes(domain: Domain, reader: Reader) -> dict[tuple[int, int] | None, int]:
 
 def verify(root: Path, progress: ProgressCallback | None = None) -> list[Finding]:
     """Decode every image; compare images with split lists, the catalog and each other; return the problems."""
-    benchmark = read_benchmark(root)
+    return verify_benchmark(read_root(root), progress)
+
+
+def verify_benchmark(benchmark: Benchmark, progress: ProgressCallback | None = None) -> list[Finding]:
+    """Return the problems of a root that was read; those of a class folder are listed by class."""
     dataset = identify_dataset(benchmark.names)
     findings = [finding for domain in benchmark.domains for finding in _check_split_lists(domain)]
-    owners = [(domain.name, item) for domain in benchmark.domains for item in domain.items]
+    by_class = is_class_folder(benchmark)
+    owners = [
+        (label if by_class else domain.name, item)
+        for domain in benchmark.domains
+        for label, item in zip(domain.labels, domain.items, strict=True)
+    ]
     digests, reasons = _read_all([item for _, item in owners], progress)
     findings += [Finding("unreadable", owners[i][0], f"{owners[i][1].path}: {reasons[i]}") for i in sorted(reasons)]
     findings += [Finding("unreadable", "", f"{path}: {reason}") for path, reason in benchmark.skipped]
     findings += _find_duplicates(owners, digests)
     findings += _compare_counts(benchmark, dataset)
-    findings += _compare_classes(benchmark)
+    findings += _find_empty_classes(benchmark.domains[0]) if by_class else _compare_classes(benchmark)
     return findings
 
 
@@ -205,7 +236,9 @@ def _find_duplicates(owners: Sequence[tuple[str, Item]], digests: dict[int, byte
         if len(rows) > 1:
             domains = list(dict.fromkeys(owners[row][0] for row in rows))
             yield Finding(
-                "duplicate", ", ".join(domains), f"same content: {_join_names(owners[r][1].path for r in rows)}"
+                "duplicate",
+                ", ".join(filter(None, domains)),
+                f"same content: {_join_names(owners[r][1].path for r in rows)}",
             )
 
 
@@ -221,6 +254,12 @@ def _compare_counts(benchmark: Benchmark, dataset: Dataset | None) -> Iterator[F
         if dataset and entry and entry.num_images not in (None, len(domain.items)):
             text = f"{len(domain.items)} images, {dataset.name} has {entry.num_images}"
             yield Finding("count", domain.name, text)
+
+
+def _find_empty_classes(domain: Domain) -> Iterator[Finding]:
+    for name, count in domain.counts().items():
+        if not count:
+            yield Finding("classes", name, "has no images")
 
 
 def _compare_classes(benchmark: Benchmark) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ WAYS = (2, 3, 4, 5, 6)  # clusters per split: of three equally distant clusters,
 DIMENSIONS, DIMENSIONS_OF_FEW = (4, 6), (2, 4)  # principal components; the stronger split counts
 FEW = 500  # images, which are too sparse in many dimensions
 MAX_DEVIATION = 2.5  # standard deviations; values are clamped, or a few outliers would form a cluster
+MIN_DEVIATION = 0.03  # within clusters, of a component whose deviation over all images is 1
 RESTARTS, ITERATIONS = 10, 100
 TRIALS, TRIAL_RESTARTS, TRIAL_IMAGES = 15, 5, 4000
 
@@ -79,6 +80,22 @@ def possible_splits(features: Tensor, min_size: int, *seed: object) -> list[Spli
                 if ways not in best or strength > best[ways].strength:
                     best[ways] = Split(of, ways, strength)
     return list(best.values())
+
+
+def membership(features: Tensor, of: Tensor) -> Tensor:
+    """Return the probability (n,) that each image belongs to its own cluster rather than to another.
+
+    The clusters are taken for normal distributions around their means, with the same variances, in the space of all
+    images.
+    """
+    points = whiten(features, max(DIMENSIONS if len(features) >= FEW else DIMENSIONS_OF_FEW))
+    member = torch.nn.functional.one_hot(of).to(points.dtype)  # (n, clusters)
+    counts = member.sum(0)
+    centers = member.T @ points / counts[:, None]
+    deviation = (points - centers[of]).square().mean(0).sqrt().clamp_min(MIN_DEVIATION)  # within clusters, (d,)
+    logits = counts.log() - _distances(points / deviation, centers / deviation) / 2
+    probs: Tensor = logits.softmax(1).gather(1, of[:, None]).squeeze(1)
+    return probs
 
 
 def whiten(features: Tensor, dimensions: int) -> Tensor:

@@ -26,6 +26,7 @@ from ..models.styles import plain_statistics, stage_statistics
 from .clusters import Clustering, find_clusters
 
 FILE = "domains.npz"
+SEED_NAME = "discover"
 MERGED = "unlabeled"  # the name of all unlabeled domains of a benchmark taken together
 
 
@@ -124,16 +125,17 @@ def cluster_styles(mixture: Mixture, config: RunConfig, pipeline: Pipeline) -> C
     number = None if setting == "auto" or setting is None else min(setting, len(mixture.images))
     if number == 1:
         return Clustering(torch.zeros(len(mixture.images), dtype=torch.long), ())
-    return find_clusters(style_features(mixture.images, config, pipeline), number, config.seed, "discover")
+    features = style_features(mixture.images, config.backbone, config.weights, pipeline)
+    return find_clusters(features, number, config.seed, SEED_NAME)
 
 
-def style_features(images: ImageTable, config: RunConfig, pipeline: Pipeline) -> torch.Tensor:
-    """Return statistics of the first maps of the pretrained backbone; of the pixels if it is not pretrained."""
+def style_features(images: ImageTable, name: str, weights: str, pipeline: Pipeline) -> torch.Tensor:
+    """Return statistics of the first maps of a pretrained backbone; of the pixels if it is not pretrained."""
     with torch.inference_mode():
         batches = evaluation_batches(images, EVAL_BATCH, pipeline)
-        if config.weights == "none":
+        if weights == "none":
             return torch.cat([plain_statistics(x).cpu() for x in batches])
-        backbone = build_backbone(config.backbone, config.weights).eval().to(pipeline.device)
+        backbone = build_backbone(name, weights).eval().to(pipeline.device)
         return torch.cat([stage_statistics(backbone, x).cpu() for x in batches])
 
 
@@ -144,7 +146,7 @@ def with_clusters(problem: Problem, pairs: Sequence[tuple[Mixture, Clustering]])
     for mixture, clustering in pairs:
         cluster = clustering.of.numpy()
         for number in range(int(cluster.max()) + 1):
-            name = f"{mixture.name}#{number + 1}" if cluster.max() else mixture.name
+            name = domain_name(mixture.name, number, int(cluster.max()) + 1)
             rows = np.flatnonzero(cluster == number)
             pools[name] = UnlabeledSet(mixture.images.take(rows), np.full(len(rows), len(pools) + 1, np.int64))
             sources = [(mixture.domains[s], r) for s, r in zip(mixture.source[rows], mixture.row[rows], strict=True)]
@@ -161,6 +163,11 @@ def with_clusters(problem: Problem, pairs: Sequence[tuple[Mixture, Clustering]])
         paths=paths,
         origin=origin,
     )
+
+
+def domain_name(mixture: str, number: int, count: int) -> str:
+    """Return the name of a discovered domain, by its number from 0; a mixture that is not split keeps its name."""
+    return f"{mixture}#{number + 1}" if count > 1 else mixture
 
 
 def save_clusterings(path: Path, mixtures: Sequence[Mixture], clusterings: Sequence[Clustering]) -> None:

@@ -24,10 +24,11 @@ from ..machine import Machine
 from ..methods import find_method
 from ..methods.api import VIEWS, Progress, StageRequest
 from ..models.backbones import backbones_of
+from ..schema import read_run_file
 from .batches import make_stream
 from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines, tables_of
 from .plan import Planner, fit
-from .run import Builder, NetworkSettings, check_needs, read_run_file
+from .run import Builder, NetworkSettings, check_needs
 from .scores import MAX_IMAGES
 from .setup import open_settings, with_full_paths
 

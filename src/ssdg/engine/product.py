@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from ..artifact.calibration import Calibration, calibrate, calibrated_probs, known_scores
-from ..artifact.card import README, Domain, ModelCard, Preprocessing, Training, license_notes, readme
+from ..artifact.card import README, RESIZE_NAMES, Domain, ModelCard, Preprocessing, Training, license_notes, readme
 from ..artifact.load import CARD, WEIGHTS
 from ..artifact.tensors import save_tensors
 from ..config import RunConfig, strip_folders
 from ..data.hidden import Problem
+from ..data.sets import ResizeMode
 from ..data.streams import Pipeline
 from ..files import file_name, write_json, write_text
 from ..inference.predictions import best_two, write_predictions
@@ -57,7 +58,7 @@ def make_card(
         size=config.size,
         classes=problem.task.classes,
         settings=strip_folders(built.settings.model_dump(mode="json"), built.settings.path_fields),
-        preprocessing=preprocessing_of(learner, config.size),
+        preprocessing=preprocessing_of(learner, config.size, config.resize),
         reject=rejection,
         calibration=calibration,
         training=training_of(config, problem, result),
@@ -81,14 +82,14 @@ def held_out_facts(
     return choose_thresholds(known_scores(logits)), calibrate(logits, held_out.y)
 
 
-def preprocessing_of(learner: Learner, size: int) -> Preprocessing:
-    """Return the size and the normalization of the first backbone, if it declares one."""
+def preprocessing_of(learner: Learner, size: int, resize: ResizeMode) -> Preprocessing:
+    """Return how images are resized, and the normalization of the first backbone, if it declares one."""
     backbone = next(iter(backbones_of(learner.nets)), None)
     normalize = getattr(backbone, "normalize", None)
     if normalize is None:
-        return Preprocessing(size=size)
+        return Preprocessing(size=size, resize=RESIZE_NAMES[resize])
     mean, std = ([round(value, 6) for value in part.flatten().tolist()] for part in (normalize.mean, normalize.std))
-    return Preprocessing.model_validate({"size": size, "mean": mean, "std": std})
+    return Preprocessing.model_validate({"size": size, "resize": RESIZE_NAMES[resize], "mean": mean, "std": std})
 
 
 def training_of(config: RunConfig, problem: Problem, result: Result) -> Training:

@@ -16,12 +16,12 @@ from ..discovery.discover import known_domains
 from ..errors import UserError
 from ..machine import Machine, start_machine
 from ..methods.api import LabelRequest, StageRequest
-from ..schema import Audit
+from ..schema import Audit, read_run_file
 from ..seeds import derive_seed
 from .checkpoint import load_state
 from .pipelines import Pipelines, open_pipelines
 from .plan import fit
-from .run import Builder, NetworkSettings, read_run_file
+from .run import Builder, NetworkSettings
 from .samples import FinishedStage
 from .setup import default_cache, name_plugin, open_settings
 from .stages import labels_path, load_labels, make_audit, read_stage_meta, stage_path

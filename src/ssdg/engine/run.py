@@ -30,7 +30,7 @@ from ..models.backbones import build_backbone
 from ..models.frozen import freeze
 from ..profiling import current_profile
 from ..schema import Discovery as DiscoveryRecord
-from ..schema import ProbeScores, Profile, Result, RunFile, Unsupervised, read_json, to_json
+from ..schema import ProbeScores, Profile, Result, RunFile, Unsupervised, read_json, read_run_file, to_json
 from ..seeds import derive_seed
 from .audit import audit_domains
 from .events import Events, Listener
@@ -332,16 +332,6 @@ def claim(folder: Path, config: RunConfig, problem: Problem, provenance: Flat) -
         raise UserError(f"{folder} holds a run of another configuration ({reason}); give another --out")
     if existing.fingerprint != problem.fingerprint:
         raise UserError(f"the images have changed since the run in {folder} began; give another --out")
-
-
-def read_run_file(folder: Path) -> RunFile:
-    """Read `run.json`, which `claim` wrote when the run started."""
-    path = folder / "run.json"
-    if not path.exists():
-        raise UserError(
-            f"'{folder}' is not a run folder (it has no run.json); start one with ssdg train --out {folder}"
-        )
-    return read_json(path, RunFile, remedy="give another folder")
 
 
 def read_finished(folder: Path) -> dict[str, Any] | None:

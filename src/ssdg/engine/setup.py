@@ -16,9 +16,9 @@ from ..data.catalog import UNKNOWN_DATASET
 from ..data.embedded.digits import digits_root
 from ..data.embedded.web_digits import web_digits_root
 from ..data.hidden import Problem
-from ..data.image_side import typical_side
+from ..data.image_side import SMALL_SIDE, typical_side
 from ..data.problem import benchmark_problem, data_defaults, folder_problem, other_targets
-from ..data.roles import Roles, find_roles
+from ..data.roles import Roles, check_classes, check_disjoint, find_roles, unique_name
 from ..data.sets import digest_of
 from ..data.sources.benchmark import Benchmark, read_benchmark, read_class_folder
 from ..discovery.discover import check_discovery
@@ -30,7 +30,6 @@ from ..methods.plugins import load_confirmed_plugin, load_plugin, plugin_digest
 from ..models.backbones import build_backbone
 from ..models.frozen import check_boundary
 
-SMALL_SIDE = 40  # px: smaller images are taken for characters, and pretrained networks see little in them
 EMBEDDED = {"digits": digits_root, "web-digits": web_digits_root}
 
 
@@ -76,20 +75,32 @@ def open_settings(settings: Flat, cache: Path, *, device: str = "auto") -> tuple
     settings = with_plugin(settings)
     benchmark = open_benchmark(settings, cache)
     config, roles = resolve_roles(settings, benchmark)
+    check_data(config, benchmark, roles)
     config = with_precision(config, device)
     problem = with_web_labels(open_problem(config, benchmark, roles, cache), config)
     check_discovery(config, problem)
     return config, problem
 
 
-def with_web_labels(problem: Problem, config: RunConfig) -> Problem:
-    """Return the problem whose task has the web-labels, if they are used; otherwise training cannot reach them."""
+def check_data(config: RunConfig, benchmark: Benchmark | None, roles: Roles | None) -> None:
+    """Raise the errors that need no image and no weights: missing folders and classes, unsupported web-labels."""
     strategy, allowed = config.web_label, find_method(config.method).web_labels
     if strategy not in allowed:
         raise UserError(
             f"method '{config.method}' does not support web-labels that are {strategy}; give --web-label "
             f"{' or '.join(allowed)}, or --method eid"
         )
+    if benchmark is not None and roles is not None:
+        check_classes(benchmark[roles.sources[0]])
+        return
+    labeled, target = Path(config.labeled), Path(config.target) if config.target else None
+    check_disjoint(labeled, [Path(path) for path in (*(config.unlabeled or ()), *(config.web or ()))], target)
+    check_classes(read_class_folder(labeled, unique_name(labeled, ())))
+
+
+def with_web_labels(problem: Problem, config: RunConfig) -> Problem:
+    """Return the problem whose task has the web-labels, if they are used; otherwise training cannot reach them."""
+    strategy = config.web_label
     if strategy == "ignored":
         return problem
     if not problem.web_labels:
@@ -267,6 +278,7 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, roles: Roles | 
             setting=config.setting,
             roles=roles,
             size=config.size,
+            resize=config.resize,
             cache=cache,
         )
     return folder_problem(
@@ -276,5 +288,6 @@ def open_problem(config: RunConfig, benchmark: Benchmark | None, roles: Roles | 
         web=[Path(p) for p in config.web or ()],
         setting=config.setting,
         size=config.size,
+        resize=config.resize,
         cache=cache,
     )

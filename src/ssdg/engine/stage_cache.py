@@ -46,6 +46,7 @@ def stage_identity(
         "images": [pipeline.kind, pipeline.num_classes, pipeline.world, *stored, *held],
         "machine": [machine.device.type, machine.precision, torch.get_num_threads(), torch.__version__],
     }
+    facts["size"] = request.inputs.size
     if stage.rate.span != WHOLE:
         facts["span"] = stage.rate.span
     if scored and pipeline.inference != "fp32":

@@ -273,7 +273,7 @@ def predict_logits(model: Model, images: Images) -> Tensor:
     with Reader() as reader, ThreadPoolExecutor(num_cores()) as pool:
 
         def decode(row: tuple[int, Row]) -> NDArray[np.uint8]:
-            return read_pixels(row[1][0], model.size, reader, f"image {row[0]} of {images.role}")
+            return read_pixels(row[1][0], model.size, reader, f"image {row[0]} of {images.role}", model.resize)
 
         while batch := list(islice(rows, BATCH)):
             parts.append(model.logits(np.stack(list(pool.map(decode, batch)))))

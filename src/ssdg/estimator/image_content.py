@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from ..data.sources.decode import UnreadableError, decode, image_to_array, resize
+from ..data.sources.decode import ResizeMode, UnreadableError, image_to_array, resize_content
 from ..data.sources.tree import Item, Reader
 from ..errors import UserError
 
@@ -94,11 +94,13 @@ def read_content(content: Content, reader: Reader, where: str) -> bytes | NDArra
         raise UserError(f"{where}, '{content.path}', cannot be read: {error.strerror or error}") from None
 
 
-def read_pixels(content: Content, size: int, reader: Reader, where: str) -> NDArray[np.uint8]:
+def read_pixels(
+    content: Content, size: int, reader: Reader, where: str, mode: ResizeMode = "squash"
+) -> NDArray[np.uint8]:
     """Return the image at (size, size, 3), exactly as in training."""
     data = read_content(content, reader, where)
     try:
-        return decode(data, size) if isinstance(data, bytes) else resize(data, size)
+        return resize_content(data, size, mode)
     except UnreadableError as error:
         name = f", '{content.path}'," if isinstance(content, Item) else ""
         raise UserError(f"{where}{name} cannot be used: {error}") from None

@@ -51,6 +51,7 @@ def describe(card: ModelCard, options: GraphOptions) -> str:
         "format": FORMAT,
         "classes": list(card.classes),
         "size": card.size,
+        "resize": card.resize,
         "input": UINT8 if options.has_preprocessing else FLOAT32,
         "network": options.network,
         "temperature": card.temperature,

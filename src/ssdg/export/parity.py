@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..artifact.calibration import known_scores
 from ..artifact.load import Model, read_json
-from ..data.sources.decode import UnreadableError, decode, decode_whole, resize
+from ..data.sources.decode import ResizeMode, UnreadableError, decode_whole, resize, resize_content
 from ..data.sources.tree import Item, Reader, read_tree
 from ..errors import UserError
 from ..files import read_bytes
@@ -41,21 +41,25 @@ class CheckImages:
     are_real: bool = True
 
 
-def load_check_images(run: Path, paths: Sequence[Path], classes: Sequence[str], size: int) -> CheckImages:
+def load_check_images(
+    run: Path, paths: Sequence[Path], classes: Sequence[str], size: int, mode: ResizeMode
+) -> CheckImages:
     """Load the images of the user, else thumbnails of the run, else noise."""
     if paths:
-        return load_user_images(paths, classes, size)
+        return load_user_images(paths, classes, size, mode)
     return load_thumbnails(run / "samples", size) or make_noise(size)
 
 
-def load_user_images(paths: Sequence[Path], classes: Sequence[str], size: int) -> CheckImages:
+def load_user_images(
+    paths: Sequence[Path], classes: Sequence[str], size: int, mode: ResizeMode = "squash"
+) -> CheckImages:
     """Load images, folders and archives; a folder named like a class labels the images in it."""
     items = [item for path in paths for item in list_items(path)]
     if not items:
         raise UserError(f"'{paths[0]}' contains no image; give --images images, folders or .zip archives")
     chosen = [items[row] for row in spread_evenly(len(items), MAX_IMAGES)]
     with Reader() as reader, ThreadPoolExecutor(os.cpu_count()) as pool:
-        decoded = list(pool.map(lambda item: read_pixels(reader, item, size), chosen))
+        decoded = list(pool.map(lambda item: read_pixels(reader, item, size, mode), chosen))
     pixels = {row: image for row, image in enumerate(decoded) if image is not None}
     if not pixels:
         raise UserError(f"no image in '{paths[0]}' can be read; give other --images")
@@ -79,11 +83,10 @@ def list_items(path: Path) -> Sequence[Item]:
     return read_tree(path).images
 
 
-def read_pixels(reader: Reader, item: Item, size: int) -> Pixels | None:
+def read_pixels(reader: Reader, item: Item, size: int, mode: ResizeMode) -> Pixels | None:
     """Read an image at the model's size; return None if it cannot be read."""
     try:
-        content = reader.read(item)
-        return decode(content, size) if isinstance(content, bytes) else resize(content, size)
+        return resize_content(reader.read(item), size, mode)
     except (UnreadableError, OSError):
         return None
 

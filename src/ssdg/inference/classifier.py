@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.sources.decode import ResizeMode
 from ..errors import UserError
 from .rejection import Rejection, Scores
 
@@ -18,6 +19,25 @@ MEMORY_DIVISOR = 4  # a batch may take 1/4 of the free memory
 # The widest feature maps of our backbones take about 30 times an image in float32, and two or three exist at once.
 ACTIVATION_FACTOR = 64
 _CGROUP, _MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
+
+
+CARD = "model.json"  # of a model folder
+
+
+def model_of(folder: Path) -> Path:
+    """Return the model folder inside a run folder, or `folder` itself."""
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def no_model(folder: Path) -> UserError:
+    """Return the error for a folder without a trained model."""
+    return UserError(f"'{folder}' contains no trained model (no {CARD}); give the folder of a finished run")
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raise an error if a model folder has no card."""
+    if not (folder / CARD).exists():
+        raise no_model(folder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +63,10 @@ class Classifier(Protocol):
     @property
     def size(self) -> int:
         """Height and width of the images."""
+
+    @property
+    def resize(self) -> ResizeMode:
+        """How images that are not square are brought to this size."""
 
     @property
     def rejection(self) -> Rejection | None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.sources.decode import ResizeMode
 from ..errors import UserError
 from ..files import atomic_path
 from .classifier import Images
@@ -34,6 +35,10 @@ class Encoder(Protocol):
     @property
     def size(self) -> int:
         """Height and width of the images."""
+
+    @property
+    def resize(self) -> ResizeMode:
+        """How images that are not square are brought to this size."""
 
     @property
     def batch(self) -> int:
@@ -123,7 +128,7 @@ def _counted(batches: Iterable[FeatureRows], exported: Exported, report: ReportP
 
 def encode_batches(entries: Iterable[Entry], encoder: Encoder, layout: Layout) -> Iterator[FeatureRows]:
     """Yield the features of every image, in order; decode the next batch while the encoder works on one."""
-    for part, decoded in decode_batches(entries, encoder.batch, encoder.size):
+    for part, decoded in decode_batches(entries, encoder.batch, encoder.size, encoder.resize):
         yield _encode_batch([entry.path for entry in part], decoded, encoder, layout)
 
 

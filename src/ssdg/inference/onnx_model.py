@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from ..data.parallel import num_cores
+from ..data.sources.decode import ResizeMode
 from ..errors import UserError, one_line, unknown
 from ..files import parse_json, read_bytes
 from .classifier import Answer, Images, OutOfMemory, free_memory
@@ -51,6 +52,7 @@ class OnnxCard(BaseModel):
     format: int = Field(ge=1, le=1)
     classes: list[str] = Field(min_length=2, max_length=100_000)
     size: int = Field(ge=8, le=1024)
+    resize: ResizeMode = "squash"  # of images that are not square, before the graph; files of earlier versions squash
     input: Literal["uint8-nhwc", "float32-nchw"]
     network: str = Field("mean", pattern="^(mean|[1-9][0-9]{0,3})$")  # the exported network of the run
     temperature: float | None = None  # already applied in the graph
@@ -88,6 +90,11 @@ class OnnxClassifier:
     def size(self) -> int:
         """Height and width of the images."""
         return self.card.size
+
+    @property
+    def resize(self) -> ResizeMode:
+        """How images that are not square are brought to this size."""
+        return self.card.resize
 
     @property
     def rejection(self) -> Rejection | None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.parallel import num_cores
-from ..data.sources.decode import DECODE_VERSION, UnreadableError, decode, resize
+from ..data.sources.decode import DECODE_VERSION, ResizeMode, UnreadableError, resize_content
 from ..data.sources.tree import Item, Reader
 from ..errors import UserError
 from ..files import sha256_of
@@ -50,12 +50,12 @@ def predict_batches(
     """
     threshold = None if reject is None else require_rejection(classifier).threshold(reject)
     chosen = ChosenClassifier.create(classifier, batch, rule or new_rule(classifier, threshold))
-    for part, decoded in decode_batches(entries, batch, classifier.size):
+    for part, decoded in decode_batches(entries, batch, classifier.size, classifier.resize):
         yield list(_predict_batch(chosen, part, decoded, threshold))
 
 
 def decode_batches(
-    entries: Iterable[Entry], batch: int, size: int
+    entries: Iterable[Entry], batch: int, size: int, mode: ResizeMode = "squash"
 ) -> Iterator[tuple[Sequence[Entry], Sequence[Decoded]]]:
     """Yield lists of `batch` entries with their pixels; decode the next list while the caller works on one."""
     stream, waiting = iter(entries), deque[tuple[list[Entry], list[Future[Decoded]]]]()
@@ -64,7 +64,7 @@ def decode_batches(
         try:
             while True:
                 while len(waiting) <= NUM_AHEAD and (part := list(islice(stream, batch))):
-                    waiting.append((part, [pool.submit(_decode, reader, entry, size) for entry in part]))
+                    waiting.append((part, [pool.submit(_decode, reader, entry, size, mode) for entry in part]))
                 if not waiting:
                     return
                 part, futures = waiting.popleft()
@@ -75,12 +75,11 @@ def decode_batches(
             pool.shutdown(cancel_futures=True)
 
 
-def _decode(reader: Reader, entry: Entry, size: int) -> Decoded:
+def _decode(reader: Reader, entry: Entry, size: int, mode: ResizeMode) -> Decoded:
     if isinstance(entry, UnreadablePath):
         return entry.reason
     try:
-        content = reader.read(entry)
-        return decode(content, size) if isinstance(content, bytes) else resize(content, size)
+        return resize_content(reader.read(entry), size, mode)
     except UnreadableError as error:
         return str(error)
     except OSError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..bench.folder import cell_folder, read_grid
-from ..errors import UserError
+from ..errors import UserError, truncate
 from ..schema import Epoch, Result, Scores, Task, Unsupervised, read_json
 
 Score = Literal["validation", "agreement", "information", "density"]
@@ -52,20 +52,36 @@ class Group:
     candidates: tuple[Candidate, ...]
 
 
-def read_runs(folders: Sequence[Path], *, blind: bool) -> list[Run]:
-    """Read the runs in folders, each once; with `blind`, read no score on the target."""
+@dataclass(frozen=True)
+class Skipped:
+    """A folder that cannot be compared, and why: it is not finished, damaged, or no run."""
+
+    folder: Path
+    reason: str
+
+
+def read_runs(folders: Sequence[Path], *, blind: bool) -> tuple[list[Run], list[Skipped]]:
+    """Read the runs in folders, each once; with `blind`, read no score on the target.
+
+    Folders that are not finished or damaged are returned with the reason, and raise an error if there are no others.
+    """
     by_path: dict[Path, Run] = {}
+    skipped: list[Skipped] = []
     for folder in folders:
-        for path, label in _runs_in(folder):
-            by_path.setdefault(path.resolve(), Run(path, label, read_result(path / "result.json", blind)))
-    runs = list(by_path.values())
-    for run in runs[1:]:
-        if run.result.task.classes != runs[0].result.task.classes:
-            raise UserError(
-                f"the runs in '{runs[0].folder}' and '{run.folder}' have different classes and cannot be compared; "
-                "pass runs of one problem"
-            )
-    return runs
+        try:
+            runs = _runs_in(folder)
+        except (UserError, OSError) as error:
+            skipped.append(Skipped(folder, str(error)))
+            continue
+        for path, label in runs:
+            try:
+                by_path.setdefault(path.resolve(), Run(path, label, read_result(path / "result.json", blind)))
+            except (UserError, OSError) as error:
+                skipped.append(Skipped(path, str(error)))
+    if not by_path and skipped:
+        rest = f" ({len(skipped) - 1} more folders cannot be compared either)" if len(skipped) > 1 else ""
+        raise UserError(f"{skipped[0].reason}{rest}")
+    return list(by_path.values()), skipped
 
 
 def _runs_in(folder: Path) -> list[tuple[Path, str]]:
@@ -108,13 +124,17 @@ def without_target(values: Any) -> Any:
 
 
 def by_task(runs: Iterable[Run]) -> list[Group]:
-    """Group runs by task; those of a task must be scored on the same number of images."""
-    tasks: dict[str, list[Run]] = {}
+    """Group runs by task: the same domains, classes and numbers of images that the scores are computed on."""
+    tasks: dict[str, dict[object, list[Run]]] = {}  # by title, then by what else must be equal
     for run in runs:
-        tasks.setdefault(run.title, []).append(run)
-    for members in tasks.values():
-        _check_same_images(members)
-    return [Group(title, (*_candidates(members), *_probes(members))) for title, members in tasks.items()]
+        task = run.result.task
+        data = (tuple(task.classes), *_image_counts(task).values())
+        tasks.setdefault(run.title, {}).setdefault(data, []).append(run)
+    return [
+        Group(_title(members[0], is_only=len(groups) == 1), (*_candidates(members), *_probes(members)))
+        for groups in tasks.values()
+        for members in groups.values()
+    ]
 
 
 def by_run(runs: Sequence[Run]) -> list[Group]:
@@ -125,15 +145,13 @@ def by_run(runs: Sequence[Run]) -> list[Group]:
     ]
 
 
-def _check_same_images(runs: Sequence[Run]) -> None:
-    first, expected = runs[0], _image_counts(runs[0].result.task)
-    for run in runs[1:]:
-        for name, count in _image_counts(run.result.task).items():
-            if count != expected[name]:
-                raise UserError(
-                    f"'{first.folder}' has {expected[name]:,} {name} images and '{run.folder}' has {count:,} in "
-                    "domains of the same names; scores on different images cannot be compared"
-                )
+def _title(run: Run, *, is_only: bool) -> str:
+    """Return the title of a run's group, with classes and images if other groups have domains of the same names."""
+    if is_only:
+        return run.title
+    task = run.result.task
+    counts = ", ".join(f"{count:,} {name}" for name, count in _image_counts(task).items())
+    return f"{run.title}, {len(task.classes)} classes ({truncate(', '.join(task.classes))}), {counts} images"
 
 
 def _image_counts(task: Task) -> dict[str, int]:

@@ -106,7 +106,7 @@ def digits_root(cache: Path, seed: int = 0, progress: Progress | None = None) ->
     Each file contains `images` (n, 32, 32, 3) uint8 and `labels` (n,) int64. The folder's name contains the version
     of the recipe, the seed and a hash of the fonts and photographs. `progress` receives one line per domain.
     """
-    _check_packages()
+    check_packages()
     fonts, photos, report = find_fonts(), find_photos(PHOTOS), progress or (lambda line: None)
     recipe = f"digits-v{VERSION}-s{seed}"
     return build_once(cache, recipe, [*fonts, *photos], lambda folder: _build(folder, fonts, photos, seed, report))
@@ -175,7 +175,7 @@ def _to_rgb(gray: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.repeat(gray[..., None], 3, axis=3)
 
 
-def _check_packages() -> None:
+def check_packages() -> None:
     """Check for the packages without importing them, which takes seconds and is needed only for generation."""
     if any(find_spec(name) is None for name in ("mlxtend", "sklearn", "skimage", "matplotlib")):
         raise UserError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from io import BytesIO
 from types import ModuleType
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ FORMATS = {
     "TIFF": ".tif",
     "PPM": ".ppm",
 }
+ResizeMode = Literal["squash", "crop", "pad"]
 DECODE_VERSION = 1  # increment it when any pixel changes: it is part of cache keys
 MAX_PIXELS = 100_000_000
 # Pillow warns at 89 million pixels; this module checks `MAX_PIXELS` before decoding.
@@ -37,9 +39,14 @@ class UnreadableError(ValueError):
     """File that cannot be used as an image; the message is one line."""
 
 
-def decode(data: bytes, size: int) -> NDArray[np.uint8]:
-    """Decode and resize to (size, size, 3), changing the aspect ratio; raise `UnreadableError` on failure."""
-    return resize(decode_whole(data), size)
+def decode(data: bytes, size: int, mode: ResizeMode = "squash") -> NDArray[np.uint8]:
+    """Decode and resize to (size, size, 3); raise `UnreadableError` on failure."""
+    return resize(decode_whole(data), size, mode)
+
+
+def resize_content(content: bytes | NDArray[np.uint8], size: int, mode: ResizeMode) -> NDArray[np.uint8]:
+    """Return the bytes of an image file, or pixels (H, W, 3), at (size, size, 3)."""
+    return decode(content, size, mode) if isinstance(content, bytes) else resize(content, size, mode)
 
 
 def decode_whole(data: bytes) -> NDArray[np.uint8]:
@@ -75,12 +82,36 @@ def image_to_array(image: Image.Image) -> NDArray[np.uint8]:
         raise UnreadableError(f"cannot be decoded: {_one_line(error)}") from None
 
 
-def resize(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Resize (H, W, 3) to (size, size, 3), bilinear with antialiasing; return it unchanged at that size."""
-    if pixels.shape[:2] == (size, size):
+def resize(pixels: NDArray[np.uint8], size: int, mode: ResizeMode = "squash") -> NDArray[np.uint8]:
+    """Resize (H, W, 3) to (size, size, 3), bilinear with antialiasing; return it unchanged at that size.
+
+    `squash` changes the aspect ratio. `crop` resizes the central square: the shorter side becomes `size`, and the
+    longer one is cropped. `pad` resizes the longer side and fills the rest with the image's mean color, which changes
+    the statistics of the image less than black does.
+    """
+    height, width = pixels.shape[:2]
+    if (height, width) == (size, size):
         return pixels
-    image = Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(image)
+    image = Image.fromarray(pixels)
+    if mode == "pad" and height != width:
+        return _pad(image, size)
+    # Cropped before it is resized: the longer side of a thin image would take all memory.
+    side = min(height, width)
+    left, top = (width - side) / 2, (height - side) / 2
+    box = (left, top, left + side, top + side) if mode == "crop" else None
+    return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box))
+
+
+def _pad(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """Resize the longer side to `size` and center the result on a square of its mean color."""
+    scale = size / max(image.size)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    part = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
+    canvas = np.empty((size, size, 3), np.uint8)
+    canvas[:] = part.mean((0, 1)).round()
+    top, left = (size - height) // 2, (size - width) // 2
+    canvas[top : top + height, left : left + width] = part
+    return canvas
 
 
 def open_image(data: bytes) -> Image.Image:

@@ -60,13 +60,18 @@ class Tree:
     skipped: tuple[tuple[str, str], ...] = ()  # (path, reason) of links that lead in circles
 
 
+def check_root(root: Path) -> None:
+    """Raise an error if there is no folder or archive of this name."""
+    if not root.exists():
+        raise UserError(f"'{root}' does not exist; pass a folder of images or a .zip archive")
+
+
 def read_tree(root: Path) -> Tree:
     """List a folder or a .zip archive; archives inside a folder are listed as if unpacked in place.
 
     An archive whose entries share one top folder appears as that folder, any other under the name of the archive.
     """
-    if not root.exists():
-        raise UserError(f"'{root}' does not exist; pass a folder of images or a .zip archive")
+    check_root(root)
     items: list[Item] = []
     folders: set[str] = set()
     skipped: list[tuple[str, str]] = []
