@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..config import best_size
+from ..config import BEST
 from ..data.cache import load_images
 from ..data.image_side import SMALL_SIDE, typical_side
 from ..data.roles import check_images, read_unlabeled, unique_name
@@ -70,7 +70,7 @@ def open_folder(path: Path, settings: StyleSettings) -> MixedFolder:
     side = typical_side(domain.items) or SMALL_SIDE
     is_small = side <= SMALL_SIDE
     weights = settings.weights or ("none" if is_small else "imagenet")
-    size = settings.size or (SMALL_SIZE if is_small else best_size(side))
+    size = settings.size or (SMALL_SIZE if is_small else int(BEST["photo"]["size"]))
     return MixedFolder(domain.name, domain.items, domain.skipped, weights, size)
 
 
@@ -106,5 +106,6 @@ def domain_names(mixture: str, clustering: Clustering) -> tuple[str, ...]:
 
 def spread_samples(confidence: Sequence[float] | NDArray[np.float64], most: int) -> NDArray[np.intp]:
     """Return the rows of up to `most` images from the most to the least confident, evenly spread."""
-    order = np.argsort(-np.asarray(confidence), kind="stable")
-    return order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int))]
+    order: NDArray[np.intp] = np.argsort(-np.asarray(confidence), kind="stable")
+    ranks = np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(np.intp)
+    return np.asarray(order[np.unique(ranks)])
