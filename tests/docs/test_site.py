@@ -38,7 +38,7 @@ def test_every_page_is_part_of_the_site(site: Path) -> None:
 
 
 def test_the_navigation_has_sections(site: Path) -> None:
-    text = (site / "docs" / "tutorial.html").read_text(encoding="utf-8")
+    text = (site / "docs" / "getting-started.html").read_text(encoding="utf-8")
     captions = [part.partition("</span>")[0] for part in text.split('<span class="caption-text">')[1:]]
     assert captions == SECTIONS
 
