@@ -98,9 +98,9 @@ def test_the_domains_are_those_of_a_run(mixed: Path, cache: Path, tmp_path: Path
     settings = {"labeled": str(labeled), "unlabeled": [str(mixed)], "preset": "best", "discover_domains": "auto"}
     config, problem = open_run(settings, cache, device="cpu")
     machine = start_machine("cpu")
-    found = discover(config, problem, tmp_path, Pipeline("none", machine.device, 2), machine)
-    assert found is not None
-    in_run = {path: name for name, paths in found.problem.paths.items() for path in paths if "-" in path}
+    domains = discover(config, problem, tmp_path, Pipeline("none", machine.device, 2), machine)
+    assert domains is not None
+    in_run = {path: name for name, paths in domains.problem.paths.items() for path in paths if "-" in path}
     rows = run_command(mixed, tmp_path / "domains.csv", cache)
     assert {row["path"].removeprefix(f"{mixed}/"): row["domain"] for row in rows} == in_run
 
