@@ -54,7 +54,7 @@ ALLOWED = {
         "models",
         "schema",
     },
-    "display": {"config", "data.hidden", "engine.events"},
+    "display": {"config", "data.hidden", "engine.events", "engine.timing", "schema"},
     "estimator": {"artifact", "config", "data", "display", "engine", "machine"},
     "export": {"artifact", "data.sources", "methods.api"},
     "bench": {"config", "data", "engine", "machine", "methods", "schema"},

@@ -15,6 +15,8 @@ from rich.table import Table
 from .config import RunConfig
 from .data.hidden import Problem
 from .engine.events import Event
+from .engine.timing.forecast import Forecast
+from .schema import stage_group
 from .terminal import Console
 
 
@@ -77,12 +79,21 @@ def describe_recipe(config: RunConfig) -> str:
 
 
 class Display(Screen):
-    """Shows the events of a run. Without a folder (a dry run) it names no files."""
+    """Shows the events of a run. Without a folder (a dry run) it names no files and shows no scores."""
 
     def __init__(self, folder: Path | None, *, quiet: bool = False) -> None:
         super().__init__("steps", quiet=quiet)
         self.folder = folder
         self.clock = TimeLeft()
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether the run is a dry run."""
+        return self.folder is None
+
+    def expect(self, forecast: Forecast) -> None:
+        """Start the bar with an estimate of the whole run."""
+        self.clock.forecast = forecast
 
     def announce(self, config: RunConfig, problem: Problem) -> None:
         """Print what is trained on what."""
@@ -114,7 +125,10 @@ class Display(Screen):
 
     def _on_start(self, event: Event) -> None:
         self.clock.expect(event["stages"])
-        self.task = self.bar.add_task("starting", total=self.clock.total, left="-")
+        if self.clock.forecast is not None:
+            steps = f"{self.clock.total:,} steps, evaluation and final scoring"
+            self.say(f"  expected   about {duration(self.clock.left)}: {steps}")
+        self.task = self.bar.add_task("starting", total=self.clock.total, left=duration(self.clock.left))
 
     def _on_discovered(self, event: Event) -> None:
         domains = ", ".join(f"{name} ({count:,} images)" for name, count in event["domains"].items())
@@ -134,6 +148,8 @@ class Display(Screen):
         self.bar.update(self.extraction, completed=event["done"], left=duration(seconds), visible=not is_done)
 
     def _on_probe(self, event: Event) -> None:
+        if self.is_dry:
+            return
         sets = {"validation": "held-out labeled images", "target": "the target"}
         scores = [f"{event[name]:.2f} % on {title}" for name, title in sets.items() if event.get(name) is not None]
         self.say(f"probe (linear classifier on the pretrained features): {', '.join(scores) or 'fitted'}", "cyan")
@@ -151,6 +167,10 @@ class Display(Screen):
         losses = [f"loss {event['loss']:.3f}"] if "loss" in event else []  # the parts are in events.jsonl
         scores = [f"{name} {event[name][-1]:.2f} %" for name in ("validation", "target") if name in event]
         prefix = f"cycle {event['round']} · {event['key']} · epoch {event['epoch']}/{event['epochs']}"
+        self.clock.pause()
+        if self.is_dry:
+            self.say(prefix)
+            return
         self.say(f"{prefix:<44} {'  '.join([*losses, *scores])}")
 
     def _on_trained(self, event: Event) -> None:
@@ -159,7 +179,7 @@ class Display(Screen):
     def _on_labeled(self, event: Event) -> None:
         for name, row in event["domains"].items():
             accuracy = ""
-            if row.get("accuracy") is not None:
+            if row.get("accuracy") is not None and not self.is_dry:
                 accuracy = f", accuracy {row['accuracy']:.2f} %"
                 if row["kept"] < row["images"] and row["kept_accuracy"] is not None:
                     accuracy += f" (selected: {row['kept_accuracy']:.2f} %)"
@@ -168,8 +188,12 @@ class Display(Screen):
             self.say(f"{prefix:<44} {counts}{accuracy}{describe_crawl(row)}", "cyan")
 
     def conclude(self, result: dict[str, Any]) -> None:
-        """Print the final numbers."""
+        """Print the final numbers; those of a dry run mean nothing."""
         self.bar.stop()
+        if self.is_dry:
+            if "profile" in result:
+                self.console.print(profile_table(result["profile"]))
+            return
         target = result["task"]["target"]
         for name, title in (("target", f"unseen {target}"), ("validation", "held-out labeled")):
             if name in result:
@@ -178,8 +202,7 @@ class Display(Screen):
             self.warn(warning)
         if "profile" in result:
             self.console.print(profile_table(result["profile"]))
-        if self.folder is None:
-            return
+        assert self.folder is not None
         if target is not None:
             self.say(f"predictions for {target}: {self.folder / 'predictions.csv'}")
         self.say(f"{result['seconds']:.0f} s of training; all numbers in {self.folder / 'result.json'}")
@@ -227,9 +250,14 @@ def profile_table(profile: dict[str, Any]) -> Table:
 
 
 class TimeLeft:
-    """Estimates the time left: steps to come, weighted by the time a step of their kind has taken so far."""
+    """Estimates the time left: steps to come, weighted by the time a step of their kind has taken so far.
+
+    With a forecast, there is an estimate before the first step, which includes evaluations and the final scoring.
+    """
 
     def __init__(self) -> None:
+        self.forecast: Forecast | None = None
+        self.evaluations: dict[tuple[str, int], int] = {}  # one per epoch of the product
         self.planned: dict[tuple[str, int], int] = {}
         self.at: dict[tuple[str, int], int] = {}
         self.pace: dict[str, float] = {}  # seconds per step by group of stages
@@ -247,16 +275,36 @@ class TimeLeft:
 
     @property
     def left(self) -> float | None:
-        """The seconds left, or None before the first step."""
-        if not self.pace:
+        """The seconds left, or None before the first step if there is no forecast."""
+        if not self.pace and self.forecast is None:
             return None
-        average = sum(self.pace.values()) / len(self.pace)
         remaining = {stage: steps - self.at.get(stage, 0) for stage, steps in self.planned.items()}
-        return sum(steps * self.pace.get(stage_group(stage[0]), average) for stage, steps in remaining.items())
+        seconds = sum(steps * self._pace(stage[0]) for stage, steps in remaining.items())
+        return seconds + self._rest(remaining)
+
+    def _pace(self, key: str) -> float:
+        """Return the seconds of a step: of this kind so far, else as forecast, else the mean of other kinds."""
+        group = stage_group(key)
+        if group in self.pace:
+            return self.pace[group]
+        if self.forecast is not None:
+            return self.forecast.step(key)
+        return sum(self.pace.values()) / len(self.pace)
+
+    def _rest(self, remaining: dict[tuple[str, int], int]) -> float:
+        """Return the seconds of everything but steps: a share of each as large as that of the steps to come."""
+        if self.forecast is None:
+            return 0.0
+        shares = {stage: steps / (self.planned[stage] or 1) for stage, steps in remaining.items()}
+        evaluations = sum(count * shares[stage] for stage, count in self.evaluations.items())
+        labeling = self.forecast.labeling * sum(remaining.values()) / (self.total or 1)
+        frozen = 0.0 if self.done else self.forecast.frozen
+        return frozen + evaluations * self.forecast.evaluation + labeling + self.forecast.final
 
     def expect(self, stages: list[dict[str, Any]]) -> None:
         """Set the planned stages."""
         self.planned = {(s["key"], s["round"]): s["steps"] for s in stages}
+        self.evaluations = {(s["key"], s["round"]): s["epochs"] for s in stages if s.get("product")}
 
     def tick(self, event: Event) -> None:
         """Record a step."""
@@ -268,15 +316,15 @@ class TimeLeft:
         self.mark = (stage, event["step"], now)
         self.at[stage] = event["step"]
 
+    def pause(self) -> None:
+        """Do not count the time until the next step as that of a step, if evaluations count by themselves."""
+        if self.forecast is not None:
+            self.mark = None
+
     def finish(self, event: Event) -> None:
         """Record the end of a stage; its real length replaces the planned one."""
         stage = (event["key"], event["round"])
         self.at[stage] = self.planned[stage] = event["steps"]
-
-
-def stage_group(key: str) -> str:
-    """Return the part of a key before "/": stages that differ in their domain only take equally long."""
-    return key.split("/")[0]
 
 
 def duration(seconds: float | None) -> str:

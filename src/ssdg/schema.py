@@ -290,6 +290,11 @@ class PlannedStage(StageInfo):
     schedules: Schedules = {}  # quantities that follow from the settings, such as {"clean rate r(t)": [1.0, 0.9]}
 
 
+def stage_group(key: str) -> str:
+    """Return the part of a key before "/": stages that differ in their domain only take equally long."""
+    return key.split("/")[0]
+
+
 class Start(BaseModel):
     """Event `start`: a process starts or resumes the run."""
 

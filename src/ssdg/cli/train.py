@@ -19,10 +19,12 @@ from .early_checks import check_training, check_training_packages
 if TYPE_CHECKING:
     from ..config import RunConfig
     from ..data.hidden import Problem
+    from ..engine.timing.speed import Speed
     from ..machine import Machine
     from ..profiling import Profile
     from ..schema import RunOptions
 
+RESULT = "result.json"
 SETTING = re.compile(r"[A-Za-z_.]*=|.*\.ya?ml$")  # and not a folder such as ./a=b
 Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
@@ -89,7 +91,7 @@ def train(
     out
         The run folder.  [default: runs/METHOD-LABELED-TARGET-SEED]
     dry_run
-        Run every phase on two small batches in a temporary folder, then stop.
+        Run every phase on two small batches in a temporary folder; then show steps, time, memory, disk and outputs.
     device
         auto, cpu, cuda or mps.
     threads
@@ -237,28 +239,47 @@ def new_profile(device: str) -> Profile:
 def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
     """Train, or run all phases on a few images."""
     from ..engine.budget import open_timed_run
-    from ..engine.plan import shorten_run
     from ..engine.setup import default_cache
 
     config, problem, machine = prepare(settings, options)
     folder = out or default_folder(config)
+    cache = Path(options.cache) if options.cache else default_cache()
+    speed = None
     if options.minutes is not None:
-        cache = Path(options.cache) if options.cache else default_cache()
         timed = open_timed_run(settings, config, problem, machine, folder, cache, options.minutes, options.device)
-        config, problem = timed.config, timed.problem
+        config, problem, speed = timed.config, timed.problem, timed.speed
         options.chosen.update(timed.chosen)
         if timed.note and machine.is_main:
             print(timed.note)
     if dry_run:
-        config, problem = shorten_run(config, problem)
-    if not dry_run:
-        execute(config, problem, machine, folder, options)
-        return 0
+        return run_dry(config, problem, machine, folder, cache, options, speed)
+    execute(config, problem, machine, folder, options, speed=speed)
+    return 0
+
+
+def run_dry(
+    config: RunConfig,
+    problem: Problem,
+    machine: Machine,
+    folder: Path,
+    cache: Path,
+    options: RunOptions,
+    speed: Speed | None,
+) -> int:
+    """Run every phase on a few images in a temporary folder, then say what the whole run takes; save nothing."""
+    from ..engine.plan import shorten_run
+    from ..engine.timing.dry_run import dry_run_lines
+    from ..engine.timing.forecast import forecast_run
+
     unlogged = options.model_copy(update={"tensorboard": False, "wandb": None})
     with scratch_folder() as temporary:
-        execute(config, problem, machine, Path(machine.same(str(temporary))), unlogged, dry_run=True)
-    if machine.is_main:
-        print("dry run passed: every phase ran; nothing was saved")
+        scratch = Path(machine.same(str(temporary)))
+        execute(*shorten_run(config, problem), machine, scratch, unlogged, dry_run=True)
+        forecast = forecast_run(config, problem, machine, cache, speed)
+        if machine.is_main:
+            print("dry run passed: every phase ran; nothing was saved. The whole run:")
+            for line in dry_run_lines(config, problem, machine, forecast, scratch, folder, cache, options.probe):
+                print(line)
     return 0
 
 
@@ -289,11 +310,14 @@ def execute(
     *,
     dry_run: bool = False,
     stage_cache: Path | None = None,
+    speed: Speed | None = None,
 ) -> dict[str, Any]:
     """Train in the folder with a display on this terminal; `Stopped` carries the command that resumes."""
-    from ..display import Display
+    from ..display import Display, is_watched
     from ..engine.run import run
+    from ..engine.setup import default_cache
     from ..engine.sinks import open_sinks
+    from ..engine.timing.forecast import forecast_run
 
     try:
         with (
@@ -301,6 +325,9 @@ def execute(
             open_sinks(folder, options.tensorboard, options.wandb, display.warn) as sinks,
         ):
             display.announce(config, problem)
+            if not dry_run and machine.same("watched" if is_watched() else "") and not (folder / RESULT).exists():
+                cache = Path(options.cache) if options.cache else default_cache()
+                display.expect(forecast_run(config, problem, machine, cache, speed))
             result = run(
                 config,
                 problem,

@@ -4,58 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
-
-import numpy as np
-import torch
 
 from ..config import RUN_KEYS, Flat, RunConfig
 from ..data.hidden import Problem
-from ..data.sets import Task
-from ..data.streams import Pipeline
-from ..devices import evaluation_batch
 from ..errors import UserError
 from ..machine import Machine
 from ..methods import find_method
-from ..methods.api import VIEWS, Progress, StageRequest
-from ..models.backbones import backbones_of
+from ..methods.api import VIEWS
 from ..schema import read_run_file
-from .batches import make_stream
-from .pipelines import ENCODE_BATCH, Pipelines, open_pipelines, tables_of
-from .plan import Planner, fit
-from .run import Builder, NetworkSettings, check_needs
-from .scores import MAX_IMAGES
+from .run import check_needs
 from .setup import open_settings, with_full_paths
+from .timing.speed import FIXED_SECONDS, Speed, Work, map_seconds, measure_speed, work_of
 
 MAX_MINUTES = 60 * 24 * 365
-NUM_TIMED = 5  # steps
-FIXED_SECONDS = 10.0  # thumbnails, the probe, the model and its card
 RESERVE = 0.1  # of the minutes: speeds vary
 MAP_SHARE = 0.5  # of the minutes that frozen layers may take at most
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Seconds on this machine."""
-
-    step: float  # of training, with the randomized views of its batch
-    image: float  # labeled or evaluated
-    map: float = 0.0  # of a frozen trunk, computed and stored
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a run does besides its steps."""
-
-    trained: int  # images that it trains on
-    scored: int  # images on which it is evaluated after every epoch
-    unlabeled: int
-    num_trunks: int  # 0 without frozen layers; 2 if a labeler freezes another part than the product
 
 
 @dataclass(frozen=True)
@@ -64,6 +30,7 @@ class Budget:
 
     settings: Flat
     note: str
+    speed: Speed | None = None  # measured
 
 
 def fit_minutes(
@@ -73,7 +40,8 @@ def fit_minutes(
     check_minutes(config, minutes)
     check_needs(find_method(config.method), problem, config, machine.world)
     speed = measure_speed(config, problem, machine, cache)
-    return choose_settings(config, work_of(config, problem), speed, minutes, keep_views=keep_views)
+    budget = choose_settings(config, work_of(config, problem), speed, minutes, keep_views=keep_views)
+    return replace(budget, speed=None if "method" in budget.settings else speed)
 
 
 @dataclass(frozen=True)
@@ -84,6 +52,7 @@ class TimedRun:
     problem: Problem
     chosen: Flat
     note: str
+    speed: Speed | None = None  # if it was measured now
 
 
 def open_timed_run(
@@ -97,7 +66,7 @@ def open_timed_run(
     device: str,
 ) -> TimedRun:
     """Return the run with settings that fit `minutes`; a run that was started keeps those chosen then."""
-    note = ""
+    note, speed = "", None
     if (folder / "run.json").exists():
         started = read_run_file(folder).options
         check_same_minutes(folder, started.minutes, minutes)
@@ -106,10 +75,11 @@ def open_timed_run(
         check_free(settings, config)
         budget = fit_minutes(config, problem, machine, cache, minutes, keep_views="views" in settings)
         chosen = json.loads(machine.same(json.dumps(budget.settings)))  # every process has its own speed
-        note = budget.note
+        note, speed = budget.note, budget.speed
     if "method" in chosen:  # too little time for the method: its settings have no meaning
         settings = {key: value for key, value in settings.items() if key in RUN_KEYS}
-    return TimedRun(*open_settings({**with_full_paths(settings), **chosen}, cache, device=device), chosen, note)
+    opened = open_settings({**with_full_paths(settings), **chosen}, cache, device=device)
+    return TimedRun(*opened, chosen, note, speed)
 
 
 def check_free(settings: Flat, config: RunConfig) -> None:
@@ -193,82 +163,3 @@ def step_choices(fewest: float, most: float) -> list[int]:
 def fitting_views(views: int, work: Work, speed: Speed, seconds: float) -> int:
     """Return the largest number of views, at most `views`, whose maps are computed within `seconds`; at least 0."""
     return max((v for v in range(views + 1) if map_seconds(v, work, speed) <= seconds), default=0)
-
-
-def map_seconds(views: int, work: Work, speed: Speed) -> float:
-    """Return the time to compute all maps of frozen trunks."""
-    return work.num_trunks * speed.map * (work.trained * (1 + views) + work.scored)
-
-
-def work_of(config: RunConfig, problem: Problem) -> Work:
-    """Count the images of a run."""
-    task = problem.task
-    trained, scored = tables_of(problem, config)
-    unlabeled = sum(len(pool) for pool in task.unlabeled.values())
-    watched = min(MAX_IMAGES, unlabeled) if "unlabeled" in find_method(config.method).needs else 0
-    nested = type(config.settings).nested_methods(dict(config.settings))
-    frozen = {config.freeze, *(inner.freeze for inner in nested.values())} - {"none", None}
-    return Work(sum(map(len, trained)), sum(map(len, scored)) + watched, unlabeled, len(frozen))
-
-
-def measure_speed(config: RunConfig, problem: Problem, machine: Machine, cache: Path) -> Speed:
-    """Time a few steps, an evaluation and, with a frozen trunk, a few maps."""
-    task = problem.task
-    pipelines = open_pipelines(config, problem, machine, cache)
-    request = product_stage(config, task, Builder(NetworkSettings.of(config), len(task.classes), machine))
-    learner: Any = request.learner
-    pipeline, map_time = open_maps(learner, problem, pipelines)
-    stream = make_stream(request.inputs, request.settings.batch, 0, pipeline)
-    stream.draw(0)  # computes the maps that it reads
-    learner.nets.train()
-    at = Progress(round=1, epoch=0, epochs=1, step=0, steps=NUM_TIMED)
-    step = median(seconds_of(lambda: learner.step(stream.draw(0), at)) for _ in range(NUM_TIMED))
-    rows = np.arange(min(evaluation_batch(pipeline.device, config.size), len(task.labeled)))
-    learner.nets.eval()
-    with torch.inference_mode():
-        images = task.labeled.images
-        image = min(seconds_of(lambda: learner.logits(pipeline.plain(images, rows))) for _ in range(2)) / len(rows)
-    return Speed(step, image, map_time)
-
-
-@dataclass
-class ProductRecorder(Planner):
-    """A runner that trains nothing and keeps the first stage of the product."""
-
-    request: StageRequest | None = None
-
-    def run_stage(self, request: StageRequest) -> None:
-        """Keep the request if it is the first for the product."""
-        if request.product and self.request is None:
-            self.request = request
-
-
-def product_stage(config: RunConfig, task: Task, builder: Builder) -> StageRequest:
-    """Return the first request to train the product, with the networks and images that the method asks for."""
-    recorder = ProductRecorder()
-    fit(config, task, recorder, builder.build)
-    assert recorder.request is not None
-    return recorder.request
-
-
-def open_maps(learner: Any, problem: Problem, pipelines: Pipelines) -> tuple[Pipeline, float]:
-    """Return the pipeline of a learner without filling its maps, and the seconds per map that has to be computed."""
-    trunks = [net for net in backbones_of(learner.nets) if getattr(net, "boundary", None) is not None]
-    if not trunks:
-        return pipelines.images, 0.0
-    stored = pipelines.open_trunk(trunks[0])
-    images = problem.task.labeled.images
-    rows = images.row[images.source == 0][:ENCODE_BATCH]
-    views = range(2 if stored.num_views else 1)
-    files = [stored.open_file(images.arrays[0], view) for view in views]
-    times = [seconds_of(partial(file.compute, rows)) / len(rows) for file in files for _ in range(2)]
-    return replace(pipelines.images, stored=stored), min(times[-2:])  # of a randomized view, if there is one
-
-
-def seconds_of(call: Callable[[], object]) -> float:
-    """Return the time that a call takes, including what the accelerator still has to do for it."""
-    start = time.perf_counter()
-    call()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - start

@@ -45,6 +45,7 @@ class Planner:
     """A runner that only records stages; its labels select everything."""
 
     stages: list[PlannedStage] = field(default_factory=list)
+    num_labeled: int = 0  # images, once per labeling and view
 
     def run_stage(self, request: StageRequest) -> None:
         """Record a stage."""
@@ -65,17 +66,23 @@ class Planner:
     def run_labeling(self, request: LabelRequest) -> PseudoLabels:
         """Return labels of the right shape."""
         n = len(request.pool)
+        self.num_labeled += n * (1 + request.views)
         y = np.zeros(n, np.int64)
         return PseudoLabels(y, np.ones(n, np.bool_), np.ones(n, np.float32), y[None], np.ones((n, 1), np.float16))
 
 
 def plan(config: RunConfig, task: Task) -> list[PlannedStage]:
     """Return the stages of a run in order. A set selected during training counts with its largest size."""
+    return plan_run(config, task).stages
+
+
+def plan_run(config: RunConfig, task: Task) -> Planner:
+    """Return the stages of a run and the number of images that it labels."""
     planner = Planner()
     # A learner with nothing in it: no network is built.
     build = Build(lambda request: SimpleNamespace(nets=nn.ModuleDict(), opts={}))
     fit(config, task, planner, build)
-    return planner.stages
+    return planner
 
 
 BATCH, NUM_BATCHES = 4, 2

@@ -31,6 +31,7 @@ from ..engine.budget import open_timed_run
 from ..engine.events import Listener
 from ..engine.run import run
 from ..engine.setup import confirm_plugin, default_cache, open_run, with_full_paths
+from ..engine.timing.forecast import forecast_run
 from ..errors import Stopped, UserError, brief
 from ..limits import MAX_THREADS
 from ..machine import Machine, check_device, start_machine
@@ -206,6 +207,8 @@ def train(
     try:
         with Display(folder, quiet=not (machine.is_main and is_watched())) as display:
             display.announce(config, problem)
+            if machine.same("watched" if is_watched() else "") and not (folder / "result.json").exists():
+                display.expect(forecast_run(config, problem, machine, params["cache"]))
             origin = {"command": "SSDG.fit", "options": options}  # so that `ssdg resume` works, too
             listeners = (display.hear, *callbacks)
             result = run(
