@@ -28,9 +28,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--most", type=int, help="cases of each part at most")
-    parser.add_argument(
-        "--add", type=Path, nargs="+", default=[], help="files of earlier campaigns to add to the table"
-    )
+    parser.add_argument("--add", type=Path, nargs="+", default=[], help="files of other campaigns to add")
     parser.add_argument("--out", type=Path, default=Path("campaign.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)  # forks inherit no threads

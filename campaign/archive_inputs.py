@@ -6,13 +6,14 @@ import io
 import random
 import struct
 import tarfile
+import warnings
 import zipfile
 import zlib
 from functools import cache
 from pathlib import Path
 
 from .cases import Case, Makers, Words, mutate
-from .seeds import Seeds
+from .seeds import PACS, Seeds
 
 BOMB_BYTES = 3 * 2**30
 OUTSIDE = (
@@ -26,14 +27,14 @@ LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
 def make_damaged_zip(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
     """Return a reader of a zip file with damaged bytes, in one of the methods of compression."""
     method = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-    data = mutate(rewrite(seeds.archive, method), rng)
+    data = mutate(rewrite(rng.choice([seeds.archive, seeds.pacs]), method), rng)
     return write(seeds, folder, rng, "damaged zip", data, ".zip")
 
 
 def make_hostile_zip(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
     """Return a reader of a zip file made to harm."""
     kind = rng.choice(["outside", "link", "bomb", "method", "encrypted", "sizes", "nested", "repeated"])
-    data = rewrite(seeds.archive, zipfile.ZIP_STORED)
+    data = rewrite(rng.choice([seeds.archive, seeds.pacs]), zipfile.ZIP_STORED)
     if kind == "outside":
         data = add_member(data, rng.choice(OUTSIDE), b"x")
     elif kind == "link":
@@ -49,7 +50,7 @@ def make_hostile_zip(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
     elif kind == "nested":
         data = add_member(b"", "inner.zip", data)
     else:
-        data = add_member(data, "bar/0.png", b"x")
+        data = add_member(data, zipfile.ZipFile(io.BytesIO(data)).namelist()[0], b"x")
     return write(seeds, folder, rng, f"zip {kind}", data, ".zip")
 
 
@@ -58,8 +59,8 @@ def make_tar(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
     kinds = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE]
     buffer, mode = io.BytesIO(), rng.choice(["w", "w:gz", "w:bz2", "w:xz"])
     with tarfile.open(fileobj=buffer, mode=mode, errors="surrogateescape") as archive:  # type: ignore[call-overload]
-        info = tarfile.TarInfo("photo/bar/0.png")
-        archive.addfile(info)
+        for name in PACS:
+            archive.add(seeds.world / "photo", name)
         info = tarfile.TarInfo(rng.choice(OUTSIDE).replace("\0", "") or "x")
         if rng.random() < 0.5:
             info.type, info.linkname = rng.choice(kinds), rng.choice(["/etc/passwd", "../../x", "photo"])
@@ -83,7 +84,7 @@ def write(seeds: Seeds, folder: Path, rng: random.Random, name: str, data: bytes
         ("data", "fetch", "pacs", "--from", "photo.zip", "--to", "fetched"),
         ("predict", seeds.run, "photo.zip", "-o", "p.csv"),
         ("web", "ingest", "photo.zip", "-o", "web"),
-        ("evaluate", seeds.run, "photo.zip"),
+        ("evaluate", seeds.run, "--data", "photo.zip"),
     ]
     return Case(name, rng.choice(words))
 
@@ -101,7 +102,8 @@ def rewrite(path: Path, method: int) -> bytes:
 def add_member(data: bytes, name: str, content: bytes, mode: int = 0o100644) -> bytes:
     """Return a zip file with one more member."""
     buffer = io.BytesIO(data)
-    with zipfile.ZipFile(buffer, "a" if data else "w") as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "a" if data else "w") as archive:
+        warnings.simplefilter("ignore")  # of a name that appears twice
         info = zipfile.ZipInfo("x")
         info.filename = name.encode(errors="replace").decode()
         info.external_attr = mode << 16

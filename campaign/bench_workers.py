@@ -52,7 +52,7 @@ class ForkedProcess:
 
 
 def _start_fork(in_worker: Setup, folder: Path, cell: str, slot: Any, options: Any) -> launch.LocalWorker:
-    """Start a worker as `launch.start_worker` does: its own session, a log, and a pipe that ends with the launcher."""
+    """Start a worker as `launch.start_worker` does: a session, a log, and a pipe that ends with the launcher."""
     run_folder = cell_folder(folder, cell)
     run_folder.mkdir(parents=True, exist_ok=True)
     reading, writing = os.pipe()

@@ -21,9 +21,11 @@ def open_report(seeds: Seeds, work: Path, tally: Tally) -> None:
     try:
         api = importlib.import_module("playwright.sync_api")
     except ImportError:
-        return tally.note("report in a browser: skipped, the package playwright is not installed")
+        tally.note("report in a browser: skipped, the package playwright is not installed")
+        return
     if chromium is None:
-        return tally.note("report in a browser: skipped, chromium is not installed")
+        tally.note("report in a browser: skipped, chromium is not installed")
+        return
     world = Path(shutil.copytree(seeds.world, work / "named"))
     for domain in world.iterdir():
         for old, new in zip(("bar", "disc"), NAMES, strict=True):

@@ -15,8 +15,8 @@ NAMES = (
     "con", "a,b", '"', "'", "`id`", "\u202e", "+1", "@a", "\udcff\udcfe", "é\udc80",
 )  # fmt: skip
 STRANGE_IMAGES = (
-    b"", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"BM", b"RIFF\0\0\0\0WEBP",
-    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\x02\0\0\0\0\0\0\0",
+    b"", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"BM",
+    b"RIFF\0\0\0\0WEBP", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\x02\0\0\0\0\0\0\0",
 )  # fmt: skip
 
 
@@ -45,10 +45,10 @@ def readers(seeds: Seeds) -> list[Words]:
     return [
         ("data", "verify", "photo"),
         ("data", "describe", "."),
-        ("data", "statistics", ".", "photo"),
+        ("data", "statistics", "."),
         ("predict", seeds.run, "photo", "-o", "p.csv"),
         ("predict", seeds.onnx, "photo", "-o", "p.csv"),
-        ("evaluate", seeds.run, "photo"),
+        ("evaluate", seeds.run, "--data", "photo"),
         ("web", "ingest", "photo", "-o", "web"),
         ("web", "audit", seeds.web, "--against", "photo", "--no-labels", "--dry-run"),
     ]
@@ -60,7 +60,7 @@ def make_names(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
     (folder / "photo" / "bar").rename(folder / "photo" / rng.choice(NAMES))
     first = folder / "photo" / "disc" / "0.png"
     first.rename(first.with_name(rng.choice(NAMES) + ".png"))
-    return Case("names", rng.choice([*readers(seeds), ("predict", seeds.run, "photo")]))
+    return Case("names", rng.choice([*readers(seeds), ("predict", seeds.run, "photo", "-o", "p.jsonl")]))
 
 
 def make_arrays(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
@@ -101,7 +101,7 @@ def make_run(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
         ("report", "run", "-o", "r.html"),
         ("select", "run"),
         ("resume", "run"),
-        ("evaluate", "run", seeds.world / "night"),
+        ("evaluate", "run", "--data", seeds.world / "night"),
         ("export", "run", "--format", "safetensors", "-o", "m"),
         (*seeds.train(), "--out", "run"),
     ]
@@ -113,7 +113,9 @@ def make_cache(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
     shutil.copytree(seeds.cache, folder / "damaged")
     target = rng.choice(sorted(path for path in (folder / "damaged").rglob("*") if path.is_file()))
     damage(target, rng)
-    return Case(f"cache {target.suffix}", (*seeds.train(folder / "damaged"), "--out", "run"))
+    return Case(
+        f"cache {target.suffix}", (*seeds.train(folder / "damaged"), "--method", "source-only", "--out", "run")
+    )
 
 
 FILE_MAKERS: Makers = {

@@ -36,11 +36,9 @@ def run_hostile(
     seeds: Seeds, work: Path, rng: random.Random, until: float, tally: Tally, most: int | None = None
 ) -> None:
     """Run cases until the time is over, or `most` of them: kinds of inputs in turn, cheap ones more often."""
-    turn = 0
-    for name, make in cycle(spread(rng)):
+    for turn, (name, make) in enumerate(cycle(spread(rng))):
         if time.monotonic() >= until or (most is not None and turn >= most):
             break
-        turn += 1
         around = work / "case"
         shutil.rmtree(around, ignore_errors=True)
         inside = around / "deep" / "inside"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .jobs import Job, make_jobs
-from .processes import Outcome, before_file_changes, counting_file_changes
+from .processes import Outcome, before_file_changes, count_file_changes
 from .report import Finding, Tally
 from .seeds import Seeds
 
@@ -54,15 +54,15 @@ class Trial:
     @classmethod
     def prepare(cls, job: Job, work: Path, rng: random.Random, tally: Tally) -> Trial | None:
         """Run the job undisturbed; None, and a finding, if that fails."""
-        out, counts = job.start_folder(work / "out"), list[int]()
-        with counting_file_changes(out, counts) as count:
-            outcome = job.run(out, count)
-        if outcome.code != job.code or not counts[0]:
+        out, counter = job.start_folder(work / "out"), work / "changes"
+        outcome = job.run(out, count_file_changes(out, counter))
+        num_changes = counter.stat().st_size
+        if outcome.code != job.code or not num_changes:
             tally.add(Finding("kills", job.name, "does not run undisturbed", outcome.output))
             return None
-        changes = list(range(1, counts[0] + 1))
+        changes = list(range(1, num_changes + 1))
         rng.shuffle(changes)
-        return cls(job, work, digests(out, job.exact), names_below(out), counts[0], outcome.seconds, changes)
+        return cls(job, work, digests(out, job.exact), names_below(out), num_changes, outcome.seconds, changes)
 
     @property
     def num_hit(self) -> int:

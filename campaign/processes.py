@@ -12,8 +12,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class Outcome:
     code: int | None  # negative: the signal that ended it; None: it hung and was killed
     output: str
     seconds: float
-    memory: int  # bytes at its peak above those of the parent
+    memory: int  # bytes at its peak above those at its start, pages of libraries that it used included
 
     @property
     def crashed(self) -> bool:
@@ -80,7 +80,7 @@ def run_command(
         A signal and the seconds after which it is sent to the process.
     """
     reading, writing = os.pipe()
-    started, before = time.monotonic(), resident_bytes()
+    started, before = time.monotonic(), own_bytes()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
@@ -94,9 +94,10 @@ def run_command(
     return Outcome(code, output, time.monotonic() - started, memory)
 
 
-def resident_bytes() -> int:
-    """Return the bytes of this process in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+def own_bytes() -> int:
+    """Return the bytes of this process in memory that are not of files; a fork starts with these."""
+    resident, shared = map(int, Path("/proc/self/statm").read_text().split()[1:3])
+    return (resident - shared) * resource.getpagesize()
 
 
 def _child(words: list[str], folder: Path, writing: int, setup: Setup | None) -> None:
@@ -195,14 +196,12 @@ def is_below(path: str, root: str) -> bool:
     return (path if path.startswith("/") else f"{Path.cwd()}/{path}").startswith(root)
 
 
-@contextmanager
-def counting_file_changes(root: Path, counts: list[int]) -> Iterator[Setup]:
-    """Yield a setup that counts the changes of files below `root`; append their number to `counts`."""
-    reading, writing = os.pipe()
-    yield before_file_changes(root, lambda _: os.write(writing, b".") and None)
-    os.close(writing)
-    total = 0
-    while data := os.read(reading, 65536):
-        total += len(data)
-    os.close(reading)
-    counts.append(total)
+def count_file_changes(root: Path, counter: Path) -> Setup:
+    """Return a setup that appends a byte to the file `counter` before each change of a file below `root`."""
+
+    def count(_: int) -> None:
+        with counter.open("ab") as file:
+            file.write(b".")
+
+    counter.write_bytes(b"")
+    return before_file_changes(root, count)

@@ -29,11 +29,13 @@ ALONE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0"}  
 def kill_ray_worker(seeds: Seeds, work: Path, tally: Tally) -> None:
     """Compare a benchmark whose worker is killed with an undisturbed one; leave a note if there is no cluster."""
     if importlib.util.find_spec("ray") is None:
-        return tally.note("worker killed under Ray: skipped, the package ray is not installed")
+        tally.note("worker killed under Ray: skipped, the package ray is not installed")
+        return
     bench = ("bench", seeds.suite, "--data", seeds.world, "--cache", seeds.cache, "--device", "cpu", "epochs=300")
     with running_cluster() as address:
         if address is None:
-            return tally.note(f"worker killed under Ray: skipped, Ray did not start within {START_SECONDS:.0f} s")
+            tally.note(f"worker killed under Ray: skipped, Ray did not start within {START_SECONDS:.0f} s")
+            return
         folders, killed = (work / "ray-undisturbed", work / "ray-killed"), list[int]()
         for folder in folders:
             disturb = threading.Thread(target=_kill_holder, args=(folder, killed))

@@ -20,7 +20,8 @@ PUBLISHED = "/PACS.zip"
 ENDLESS_BYTES, DRIP_SECONDS = 64 * 2**20, 30.0
 ROBOTS = (
     b"", b"User-agent: *\nDisallow: /\n", b"User-agent: *\nCrawl-delay: 1e9\n", b"\xff\xfe\x00" * 1000,
-    b"User-agent: *\nDisallow: " + b"/*a" * 20_000 + b"$\n", b"Disallow: /x\n" * 200_000, b"User-agent: *\nCrawl-delay: nan\n",
+    b"User-agent: *\nDisallow: " + b"/*a" * 20_000 + b"$\n", b"Disallow: /x\n" * 200_000,
+    b"User-agent: *\nCrawl-delay: nan\n",
 )  # fmt: skip
 Answer = Callable[["Handler"], None]
 
@@ -133,7 +134,7 @@ ANSWERS: dict[str, Answer] = {
     "drip-body": lambda handler: drip(handler, b"Content-Type: image/png\r\n\r\n"),
     "drip-header": lambda handler: drip(handler, b"X-Long: "),
     "loop": lambda handler: redirect(handler, handler.path),
-    "chain": lambda handler: redirect(handler, f"{handler.path}x"),
+    "chain": lambda handler: redirect(handler, f"{handler.path}/x"),
     "to-file": lambda handler: redirect(handler, "file:///etc/passwd"),
     "to-nowhere": lambda handler: redirect(handler, "http://[::1/"),
     "to-robots": lambda handler: redirect(handler, "/robots.txt"),

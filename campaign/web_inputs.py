@@ -12,8 +12,9 @@ from .server import ANSWERS
 
 BOUNDS = ("--delay", "0", "--timeout", "1", "--max-mb", "1", "--max-total-mb", "8", "--max-minutes", "0.1")
 STRANGE_URLS = (
-    "http://", "https://[", "file:///etc/passwd", "http://127.0.0.1:0/", "http://127.0.0.1:99999/", "javascript:alert(1)",
-    "http://\x00/", "http://a b/", "//x", "http://user:pw@127.0.0.1:1/", "http://" + "a" * 5000, "ftp://127.0.0.1/",
+    "http://", "https://[", "file:///etc/passwd", "http://127.0.0.1:0/", "http://127.0.0.1:99999/",
+    "javascript:alert(1)", "http://\x00/", "http://a b/", "//x", "http://user:pw@127.0.0.1:1/", "ftp://127.0.0.1/",
+    "http://" + "a" * 5000,
     "http://127.0.0.1:1/\r\nX: y", "http://0x7f.1:1/", "http://[::1]:1/",
 )  # fmt: skip
 
@@ -24,7 +25,7 @@ def make_list(seeds: Seeds, folder: Path, rng: random.Random) -> Case:
     rows = ["path,class"] + [f"crawl/bar/{i}.png,bar" for i in range(4)]
     for _ in range(rng.randrange(1, 4)):
         path = rng.choice(["../../etc/passwd", "/etc/passwd", "crawl/bar/0.png", *VALUES])
-        rows.insert(rng.randrange(len(rows) + 1), f"{path},{rng.choice(VALUES)}")
+        rows.insert(rng.randrange(1, len(rows) + 1), f"{path},{rng.choice(VALUES)}")
     data = "\n".join(rows).encode(errors="surrogateescape")
     (folder / "list.csv").write_bytes(mutate(data, rng) if rng.random() < 0.3 else data)
     return Case("list", ("web", "ingest", "list.csv", "-o", "web"))

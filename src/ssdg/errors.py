@@ -46,7 +46,7 @@ def missing_package_message(error: ModuleNotFoundError) -> str:
     return f"this needs the package {name}, which is not installed; run pip install 'ssdg[train]'"
 
 
-def one_line(text: str, max_length: int = 200) -> str:
+def one_line(text: str, max_length: int = 300) -> str:
     """Return untrusted text on one line, without control characters, truncated to `max_length`."""
     return truncate(printable(text), max_length)
 

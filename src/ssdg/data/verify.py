@@ -122,7 +122,7 @@ class Description:
 
 def describe(root: Path) -> Description:
     """Summarize domains, classes and image sizes; read image headers without decoding pixels."""
-    benchmark = read_benchmark(root)
+    benchmark = read_benchmark(root, skip_damaged=True)
     with Reader() as reader:
         sizes = {domain.name: _sizes(domain, reader) for domain in benchmark.domains}
     unreadable = {name: counts.pop(None, 0) for name, counts in sizes.items()}
@@ -145,7 +145,7 @@ def _sizes(domain: Domain, reader: Reader) -> dict[tuple[int, int] | None, int]:
 
 def verify(root: Path, progress: ProgressCallback | None = None) -> list[Finding]:
     """Decode every image; compare images with split lists, the catalog and each other; return the problems."""
-    benchmark = read_benchmark(root)
+    benchmark = read_benchmark(root, skip_damaged=True)
     dataset = identify_dataset(benchmark.names)
     findings = [finding for domain in benchmark.domains for finding in _check_split_lists(domain)]
     owners = [(domain.name, item) for domain in benchmark.domains for item in domain.items]
