@@ -291,6 +291,13 @@ def _delete_lock(file: IO[bytes], path: Path) -> None:
     file.close()
 
 
+def remove_free_lock(path: Path) -> None:
+    """Delete the lock file of a process that died; leave one that is held."""
+    if path.exists():
+        with suppress(UserError), locked(path, busy="held"):
+            pass
+
+
 def is_locked(path: Path) -> bool:
     """Return whether a process currently holds the lock on `path`."""
     try:
