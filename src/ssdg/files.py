@@ -292,9 +292,12 @@ def _delete_lock(file: IO[bytes], path: Path) -> None:
 
 
 def remove_free_lock(path: Path) -> None:
-    """Delete the lock file of a process that died; leave one that is held."""
+    """Delete the lock file of a process that died; leave one that is held.
+
+    For results that are used without a lock once they are complete, so that no later holder deletes it.
+    """
     if path.exists():
-        with suppress(UserError), locked(path, busy="held"):
+        with suppress(UserError, OSError), locked(path, busy="held"):
             pass
 
 

@@ -24,7 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Note, UserError
-from ..files import atomic_path, locked, open_file, read_bytes, remove_leftovers, user_folder, write_json
+from ..files import (
+    atomic_path,
+    locked,
+    open_file,
+    read_bytes,
+    remove_free_lock,
+    remove_leftovers,
+    user_folder,
+    write_json,
+)
 from ..profiling import timed
 from .parallel import ProgressCallback, run_in_threads, show_progress
 from .pixel_files import FilePixels, reserve, row_checksums, write_at
@@ -103,9 +112,11 @@ def _digests(
     items: Sequence[Item], cache: Path, reader: Reader, progress_args: ProgressArgs
 ) -> tuple[Digests, dict[int, str]]:
     listing = _listing_path(items, cache)
+    lock = listing.with_suffix(".lock")
     if (stored := _read_listing(listing, len(items))) is not None:
+        remove_free_lock(lock)
         return stored, {}
-    with locked(listing.with_suffix(".lock")):
+    with locked(lock):
         if (stored := _read_listing(listing, len(items))) is not None:  # another process was faster
             return stored, {}
         _note_damage(listing)
@@ -184,17 +195,19 @@ def _open_pixels(
 ) -> tuple[Pixels, dict[int, str]]:
     """Return pixels (n, size, size, 3) of these contents, and the reasons for rows that cannot be decoded."""
     key = hashlib.sha256(f"{DECODE_VERSION} {size} ".encode() + unique.tobytes()).hexdigest()[:24]
-    meta, data = cache / f"{key}.json", cache / f"{key}.u8"
+    meta, data, lock = cache / f"{key}.json", cache / f"{key}.u8", cache / f"{key}.lock"
     shape = (len(unique), size, size, 3)
     unreadable = _verify(meta, data, shape)
     if unreadable is None:
-        with locked(cache / f"{key}.lock"):
+        with locked(lock):
             unreadable = _verify(meta, data, shape)  # another process may have been faster
             if unreadable is None:
                 _note_damage(meta)
                 remove_leftovers(data)
                 remove_leftovers(meta)
                 unreadable = _build(items, unique, size, data, meta, reader, progress_args)
+    else:
+        remove_free_lock(lock)
     pixels = FilePixels(data, shape) if len(unique) else np.zeros(shape, np.uint8)
     return pixels, unreadable
 
