@@ -106,7 +106,8 @@ def run_fault(trial: Trial, name: str, number: int) -> list[tuple[str, str]]:
     first = trial.job.run(out, FAULTS[name](out, number))
     # Without memory Python itself cannot always end in a sentence.
     problems = [] if name == "memory limit" and not first.hung else list(trial.own_problems(first))
-    if not out.exists():
+    has_lost_input = name == "folder removed" and trial.job.fill is not None
+    if not out.exists() or has_lost_input:
         trial.job.start_folder(out)
     return [*problems, *trial.problems_after(out)]
 

@@ -30,7 +30,7 @@ class Job:
     exact: tuple[str, ...]
     weight: float = 2.0
     code: int = 0
-    fill: Callable[[Path], object] = lambda out: None
+    fill: Callable[[Path], object] | None = None
     place: Callable[[Setup], Setup] = lambda disturb: disturb
     is_worker: bool = False
 
@@ -38,7 +38,8 @@ class Job:
         """Return the folder as it is before the command: new, with what the command needs."""
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
-        self.fill(out)
+        if self.fill is not None:
+            self.fill(out)
         return out
 
     def run(self, out: Path, disturb: Setup = lambda: None, signal_after: tuple[int, float] | None = None) -> Outcome:

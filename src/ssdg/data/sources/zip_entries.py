@@ -60,6 +60,8 @@ class ZipEntries:
         except BaseException:
             self._file.close()
             raise
+        # An entry without a name cannot be a file, and zipfile fails when it is asked whether it is a folder.
+        self.zip.filelist[:] = [info for info in self.zip.filelist if info.filename]
         self._num_bytes = os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
