@@ -20,7 +20,7 @@ from .processes import Setup
 
 def fork_workers(in_worker: Setup) -> None:
     """Replace the start of a worker in this process; `in_worker` is called in each before its work."""
-    launch.start_worker = partial(_start_fork, in_worker)  # type: ignore[assignment]
+    launch.start_worker = partial(_start_fork, in_worker)
 
 
 @dataclass

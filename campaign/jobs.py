@@ -62,7 +62,11 @@ def training_jobs(seeds: Seeds) -> list[Job]:
         return (*bench, "--save-seconds", "0", "--out", out / "bench")
 
     def into_launcher(disturb: Setup) -> Setup:
-        return lambda: (fork_workers(lambda: None), disturb())[1]
+        def setup() -> None:
+            fork_workers(lambda: None)
+            disturb()
+
+        return setup
 
     def into_worker(disturb: Setup) -> Setup:
         return lambda: fork_workers(disturb)

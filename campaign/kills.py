@@ -90,7 +90,7 @@ class Trial:
     def kill_after(self, out: Path, number: int, seconds: float) -> Outcome:
         """Kill the job after some seconds; a worker by the default action of SIGALRM, which nothing catches."""
         if self.job.is_worker:
-            return self.job.run(out, lambda: signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3)) and None)
+            return self.job.run(out, lambda: signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3)))
         return self.job.run(out, signal_after=(number, seconds))
 
     def own_problems(self, outcome: Outcome) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from typing import Any
 import ssdg
 from ssdg.cli import call
 
-Setup = Callable[[], None]  # called in the fork before the command: limits, hooks
+Setup = Callable[[], object]  # called in the fork before the command: limits, hooks
 # What commands import late. A fork would spend seconds on these before it reaches any code of ours.
 LATE_IMPORTS = (
     "cleanlab.filter", "onnx", "onnxruntime", "onnxscript.function_libs.torch_lib.ops", "torch.onnx", "torch._dynamo",

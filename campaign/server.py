@@ -23,7 +23,7 @@ ROBOTS = (
     b"User-agent: *\nDisallow: " + b"/*a" * 20_000 + b"$\n", b"Disallow: /x\n" * 200_000,
     b"User-agent: *\nCrawl-delay: nan\n",
 )  # fmt: skip
-Answer = Callable[["Handler"], None]
+Answer = Callable[["Handler"], object]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -148,8 +148,8 @@ ANSWERS: dict[str, Answer] = {
     "many-headers": lambda handler: handler.answer(200, b"x", **{f"X-{n}": "y" for n in range(5000)}),
     "bad-chunks": lambda handler: handler.answer(200, b"zz\r\nx", Transfer_Encoding="chunked"),
     "gzip": lambda handler: handler.answer(200, b"\x1f\x8b\x08" + b"\0" * 99, Content_Encoding="gzip"),
-    "no-http": lambda handler: handler.wfile.write(b"\0\xff" * 5000) and None,
+    "no-http": lambda handler: handler.wfile.write(b"\0\xff" * 5000),
     "silent": lambda handler: time.sleep(DRIP_SECONDS),
     "busy": lambda handler: handler.answer(503, b"", Retry_After="999999999"),
-    "continue": lambda handler: handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000) and None,
+    "continue": lambda handler: handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
 }

@@ -86,6 +86,19 @@ def test_locks_of_killed_processes_are_removed_and_held_ones_stay(tmp_path):
         assert set((tmp_path / "cache").iterdir()) == {*files, held}
 
 
+@pytest.mark.parametrize("header", [b"{'descr': '|u1', 'shape': (", b"{'descr': '|u1'\nx", b"(\x00"])
+def test_a_listing_with_a_damaged_header_is_built_again(tmp_path, header):
+    benchmark(tmp_path / "data")
+    load(tmp_path / "data", tmp_path / "cache")
+    (listing,) = (tmp_path / "cache").glob("*.npy")
+    before = listing.read_bytes()
+    listing.write_bytes(before[:10] + header.ljust(118)[:118] + before[128:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        load(tmp_path / "data", tmp_path / "cache")
+    assert listing.read_bytes() == before
+
+
 def test_changed_content_is_seen(tmp_path):
     root = class_folders(tmp_path / "d", {"a": 3})
     before = load(root, tmp_path / "cache")

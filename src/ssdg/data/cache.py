@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import Note, UserError
+from ..errors import ZIP_ERRORS, Note, UserError
 from ..files import (
     atomic_path,
     locked,
     open_file,
     read_bytes,
-    remove_free_lock,
     remove_leftovers,
+    remove_remains,
     user_folder,
     write_json,
 )
@@ -114,7 +114,7 @@ def _digests(
     listing = _listing_path(items, cache)
     lock = listing.with_suffix(".lock")
     if (stored := _read_listing(listing, len(items))) is not None:
-        remove_free_lock(lock)
+        remove_remains(lock, listing)
         return stored, {}
     with locked(lock):
         if (stored := _read_listing(listing, len(items))) is not None:  # another process was faster
@@ -136,7 +136,7 @@ def _read_listing(path: Path, count: int) -> Digests | None:
     try:
         with open_file(path) as file:
             rows: Digests = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OverflowError, MemoryError) as error:
+    except ZIP_ERRORS as error:
         if isinstance(error, UserError):
             raise
         return None
@@ -207,7 +207,7 @@ def _open_pixels(
                 remove_leftovers(meta)
                 unreadable = _build(items, unique, size, data, meta, reader, progress_args)
     else:
-        remove_free_lock(lock)
+        remove_remains(lock, data, meta)
     pixels = FilePixels(data, shape) if len(unique) else np.zeros(shape, np.uint8)
     return pixels, unreadable
 
