@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from leftovers import leave
 from runs import same_weights, train_here
 from ssdg.artifact.load import load_model
 from ssdg.artifact.tensors import is_intact, load_tensors, read_meta, save_tensors
@@ -86,7 +87,8 @@ def test_every_type_and_shape(dtype: torch.dtype, shape: tuple[int, ...], tmp_pa
     assert is_intact(tmp_path / "x")
 
 
-def test_the_shelf_has_no_locks_of_killed_processes(tmp_path: Path) -> None:
+def test_the_shelf_has_nothing_of_killed_processes(tmp_path: Path) -> None:
+    leave(tmp_path / "name.safetensors")
     for name in ("dead", "living"):
         (tmp_path / f"{name}.lock").touch()
     with locked(tmp_path / "living.lock"):
