@@ -74,9 +74,9 @@ class Tally:
     def _row(self, title: str, parts: Sequence[str]) -> str:
         problems = Counter(finding.problem for finding in self.findings if finding.part in parts)
         cell = ", ".join(f"{number} × {problem}" for problem, number in problems.most_common()) or "none"
-        memory = max(self.memory[part] for part in parts) / 2**20
-        seconds = max(self.seconds.get(part, 0.0) for part in parts)
-        return f"| {title} | {sum(self.cases[part] for part in parts):,} | {cell} | {memory:,.0f} | {seconds:.1f} |"
+        num_bytes, seconds = (max(values.get(part, 0) for part in parts) for values in (self.memory, self.seconds))
+        peak, slowest = f"{num_bytes / 2**20:,.0f}" if num_bytes else "-", f"{seconds:.1f}" if seconds else "-"
+        return f"| {title} | {sum(self.cases[part] for part in parts):,} | {cell} | {peak} | {slowest} |"
 
     def save(self, path: Path, seed: int, minutes: float) -> None:
         """Write everything as JSON."""
