@@ -13,11 +13,12 @@ import torch
 from .faults import run_faults
 from .hostile import run_hostile
 from .kills import run_kills
+from .processes import preload
 from .report import Tally
 from .seeds import make_seeds
 
 PARTS = {"kills": run_kills, "faults": run_faults, "hostile": run_hostile}
-SHARES = {"kills": 0.5, "faults": 0.1, "hostile": 0.4}  # of the time
+SHARES = {"kills": 0.42, "faults": 0.08, "hostile": 0.5}  # of the time
 
 
 def main() -> int:
@@ -27,19 +28,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--most", type=int, help="cases of each part at most")
+    parser.add_argument("--add", type=Path, nargs="+", default=[], help="files of other campaigns to add")
     parser.add_argument("--out", type=Path, default=Path("campaign.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)  # forks inherit no threads
-    tally = Tally()
+    started, tally = time.monotonic(), Tally()
+    preload()
     with tempfile.TemporaryDirectory(prefix="ssdg-campaign-") as folder:
         work = Path(folder).resolve()
-        seeds = make_seeds(work / "seeds")
-        total = sum(SHARES[part] for part in options.parts)
-        for part in options.parts:
-            print(f"{part} ...", flush=True)
-            until = time.monotonic() + 60 * options.minutes * SHARES[part] / total
-            PARTS[part](seeds, work, random.Random(f"{options.seed}/{part}"), until, tally, options.most)
-    tally.save(options.out, options.seed)
+        with make_seeds(work / "seeds") as seeds:
+            total = sum(SHARES[part] for part in options.parts)
+            for part in options.parts:
+                print(f"{part} ...", flush=True)
+                until = time.monotonic() + 60 * options.minutes * SHARES[part] / total
+                PARTS[part](seeds, work, random.Random(f"{options.seed}/{part}"), until, tally, options.most)
+    for path in options.add:
+        tally.merge(Tally.load(path))
+    tally.save(options.out, options.seed, (time.monotonic() - started) / 60)
     print(tally.table())
     return int(bool(tally.findings))
 

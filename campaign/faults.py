@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .kills import LIMIT, Trial, fresh, make_jobs
-from .processes import before_file_changes, run_command
+from .jobs import make_jobs
+from .kills import Trial
+from .processes import Setup, before_file_changes
+from .ray_worker import kill_ray_worker
 from .report import Finding, Tally
 from .seeds import Seeds
-
-Setup = Callable[[], None]
 
 
 def fail_with(root: Path, number: int, code: int) -> Setup:
@@ -81,34 +81,43 @@ FAULTS: dict[str, Callable[[Path, int], Setup]] = {
 def run_faults(
     seeds: Seeds, work: Path, rng: random.Random, until: float, tally: Tally, most: int | None = None
 ) -> None:
-    """Disturb each job by each fault in turn; then two processes work on one folder."""
-    trials = [trial for job in make_jobs(seeds) if (trial := Trial.prepare(job, work, tally)) is not None]
+    """Disturb each job by each fault in turn, and by a second process on its folder; then kill a worker under Ray."""
+    jobs = [job for job in make_jobs(seeds) if not job.is_worker]
+    trials = [trial for job in jobs if (trial := Trial.prepare(job, work, rng, tally)) is not None]
     pairs = [(trial, name) for trial in trials for name in (*FAULTS, "two processes")]
+    rng.shuffle(pairs)
     turn = 0
     while pairs and time.monotonic() < until and (most is None or turn < most):
         trial, name = pairs[turn % len(pairs)]
         turn += 1
-        out, number = fresh(work / "faulty"), rng.randrange(trial.num_changes) + 1
-        tally.count("faults")
-        if name == "two processes":
-            problems = run_two(trial, out)
-        else:
-            first = run_command(trial.job.words(out), work, setup=FAULTS[name](out, number), limit=LIMIT)
-            # Without memory, Python itself cannot always exit with a message.
-            problems = [] if name == "memory limit" and not first.hung else list(trial.own_problems(first))
-            out.mkdir(exist_ok=True)
-            problems += trial.problems_after(out)
+        number = rng.randrange(trial.num_changes) + 1
+        part = f"faults: {name}"
+        tally.count(part)
+        problems = run_two(trial) if name == "two processes" else run_fault(trial, name, number)
         for problem, detail in problems:
-            tally.add(Finding("faults", f"{trial.job.name}: {name} ({number})", problem, detail))
+            tally.add(Finding(part, f"{trial.job.name} ({number})", problem, detail))
+    if most is None:  # Ray takes longer to start than a slice of the campaign
+        kill_ray_worker(seeds, work, tally)
 
 
-def run_two(trial: Trial, out: Path) -> list[tuple[str, str]]:
+def run_fault(trial: Trial, name: str, number: int) -> list[tuple[str, str]]:
+    """Run a job with a fault, then to its end without one; return what is wrong."""
+    out = trial.job.start_folder(trial.work / "out")
+    first = trial.job.run(out, FAULTS[name](out, number))
+    # Without memory Python itself cannot always end in a sentence.
+    problems = [] if name == "memory limit" and not first.hung else list(trial.own_problems(first))
+    has_lost_input = name == "folder removed" and trial.job.fill is not None
+    if not out.exists() or has_lost_input:
+        trial.job.start_folder(out)
+    return [*problems, *trial.problems_after(out)]
+
+
+def run_two(trial: Trial) -> list[tuple[str, str]]:
     """Run the same command twice at the same time; one may refuse, the result is the same."""
+    out = trial.job.start_folder(trial.work / "out")
     outcomes = []
-    thread = threading.Thread(
-        target=lambda: outcomes.append(run_command(trial.job.words(out), trial.work, limit=LIMIT))
-    )
+    thread = threading.Thread(target=lambda: outcomes.append(trial.job.run(out)))
     thread.start()
-    outcomes.append(run_command(trial.job.words(out), trial.work, limit=LIMIT))
+    outcomes.append(trial.job.run(out))
     thread.join()
     return [problem for outcome in outcomes for problem in trial.own_problems(outcome)] + trial.problems_after(out)

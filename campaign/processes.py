@@ -1,8 +1,11 @@
-"""Run commands in forked processes: torch is imported once, and every command starts from the same state."""
+"""Run commands in forked processes: everything is imported once, and every command starts from the same state."""
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
+import pkgutil
 import resource
 import select
 import signal
@@ -15,8 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ssdg
 from ssdg.cli import call
 
+Setup = Callable[[], object]  # called in the fork before the command: limits, hooks
+# What commands import late. A fork would spend seconds on these before it reaches any code of ours.
+LATE_IMPORTS = (
+    "cleanlab.filter", "onnx", "onnxruntime", "onnxscript.function_libs.torch_lib.ops", "torch.onnx", "torch._dynamo",
+    "networkx", "sklearn.neighbors",
+)  # fmt: skip
 CRASH = 70  # exit code of a command that ended with an exception
 LIMIT = 20.0  # seconds of silence that count as a hang
 TAIL = 4000  # characters of output that are kept
@@ -31,7 +41,7 @@ class Outcome:
     code: int | None  # negative: the signal that ended it; None: it hung and was killed
     output: str
     seconds: float
-    memory: int  # bytes at its peak above those of the parent
+    memory: int  # bytes at its peak above those at its start, pages of libraries that it used included
 
     @property
     def crashed(self) -> bool:
@@ -44,11 +54,21 @@ class Outcome:
         return self.code is None
 
 
+def preload() -> None:
+    """Import the whole package and what it imports late, so that forks have it from their start."""
+    modules = pkgutil.walk_packages(ssdg.__path__, "ssdg.")
+    for name in [*(module.name for module in modules if not module.name.endswith("__main__")), *LATE_IMPORTS]:
+        with suppress(ImportError):  # the package of an extra
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # collections in the forks would copy every page
+
+
 def run_command(
     words: Sequence[str | Path],
     folder: Path,
     *,
-    setup: Callable[[], None] | None = None,
+    setup: Setup | None = None,
     signal_after: tuple[int, float] | None = None,
     limit: float = LIMIT,
 ) -> Outcome:
@@ -56,13 +76,11 @@ def run_command(
 
     Parameters
     ----------
-    setup
-        Called in the fork before the command: limits, hooks.
     signal_after
         A signal and the seconds after which it is sent to the process.
     """
     reading, writing = os.pipe()
-    started = time.monotonic()
+    started, before = time.monotonic(), own_bytes()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
@@ -71,13 +89,18 @@ def run_command(
     output, hung = _watch(pid, reading, started, signal_after, limit)
     _, status, usage = os.wait4(pid, 0)
     kill_group(pid)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    memory = max(0, usage.ru_maxrss - before) * 1024
+    memory = max(0, usage.ru_maxrss * 1024 - before)
     code = None if hung else os.waitstatus_to_exitcode(status)
     return Outcome(code, output, time.monotonic() - started, memory)
 
 
-def _child(words: list[str], folder: Path, writing: int, setup: Callable[[], None] | None) -> None:
+def own_bytes() -> int:
+    """Return the bytes of this process in memory that are not of files; a fork starts with these."""
+    resident, shared = map(int, Path("/proc/self/statm").read_text().split()[1:3])
+    return (resident - shared) * resource.getpagesize()
+
+
+def _child(words: list[str], folder: Path, writing: int, setup: Setup | None) -> None:
     """Run the command and exit; never returns."""
     code = CRASH
     try:
@@ -140,9 +163,12 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def before_file_changes(root: Path, action: Callable[[int], None]) -> Callable[[], None]:
-    """Return a setup that calls `action` with 1, 2, 3, ... just before each change of a file below `root`."""
-    inside, count = str(root), 0
+def before_file_changes(root: Path, action: Callable[[int], None]) -> Setup:
+    """Return a setup that calls `action` with 1, 2, 3, ... just before each change of a file below `root`.
+
+    Processes that the command forks are left alone.
+    """
+    inside, count, pid = str(root), 0, 0
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         nonlocal count
@@ -152,12 +178,17 @@ def before_file_changes(root: Path, action: Callable[[int], None]) -> Callable[[
         elif event not in FILE_EVENTS:
             return
         path = args[0]
-        if isinstance(path, int) or not is_below(os.fsdecode(path), inside):
+        if isinstance(path, int) or not is_below(os.fsdecode(path), inside) or os.getpid() != pid:
             return
         count += 1
         action(count)
 
-    return lambda: sys.addaudithook(hook)
+    def setup() -> None:
+        nonlocal pid
+        pid = os.getpid()
+        sys.addaudithook(hook)
+
+    return setup
 
 
 def is_below(path: str, root: str) -> bool:
@@ -165,18 +196,12 @@ def is_below(path: str, root: str) -> bool:
     return (path if path.startswith("/") else f"{Path.cwd()}/{path}").startswith(root)
 
 
-def count_file_changes(words: Sequence[str | Path], folder: Path, root: Path, limit: float) -> tuple[Outcome, int]:
-    """Run a command; return its outcome and how often it changed a file below `root`."""
-    reading, writing = os.pipe()
+def count_file_changes(root: Path, counter: Path) -> Setup:
+    """Return a setup that appends a byte to the file `counter` before each change of a file below `root`."""
 
     def count(_: int) -> None:
-        os.write(writing, b".")
+        with counter.open("ab") as file:
+            file.write(b".")
 
-    setup = before_file_changes(root, count)
-    outcome = run_command(words, folder, setup=setup, limit=limit)
-    os.close(writing)
-    total = 0
-    while data := os.read(reading, 65536):
-        total += len(data)
-    os.close(reading)
-    return outcome, total
+    counter.write_bytes(b"")
+    return before_file_changes(root, count)

@@ -1,8 +1,10 @@
-"""Small valid inputs from which cases are made: images, archives, a trained run, an exported model, a crawl."""
+"""Small valid inputs from which cases are made: images, archives, a run, an exported model, a crawl, a web site."""
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +12,20 @@ import numpy as np
 from PIL import Image
 
 from .processes import Outcome, run_command
+from .server import serving
 
 DOMAINS = ("photo", "sketch", "night")
 CLASSES = ("bar", "disc")
 SIZE = 32
-TINY = ("batch=4", "iterations=2", "epochs=1", "backbone=digits-cnn", "weights=none", "size=32")
+TINY = ("batch=4", "iterations=1", "epochs=1", "backbone=digits-cnn", "weights=none", "size=32", "precision=fp32")
+PACS = ("photo", "art_painting", "cartoon", "sketch")
 SETUP_LIMIT = 300.0
+SUITE = """preset: quick
+methods:
+  - {method: source-only, name: plain}
+tasks: ['photo>night']
+settings: {batch: 4, iterations: 1, epochs: 1, backbone: digits-cnn, weights: none, size: 32, precision: fp32}
+"""
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,15 @@ class Seeds:
     archive: Path
     arrays: Path
     crawl: Path
+    web: Path
+    pacs: Path
     suite: Path
+    sites: tuple[str, ...]  # addresses of a hostile server; the first one has a friendly robots.txt
+
+    @property
+    def site(self) -> str:
+        """The address of the server without rules for robots."""
+        return self.sites[0]
 
     def train(self, cache: Path | None = None) -> tuple[str | Path, ...]:
         """Return the command of a short run, without --out."""
@@ -51,36 +69,43 @@ def write_images(root: Path, per_class: int = 5) -> None:
                 Image.fromarray(image).save(folder / f"{i}.png")
 
 
-def make_seeds(root: Path) -> Seeds:
-    """Write all seeds below `root`; raises an error if a command does not work."""
-    seeds = Seeds(
-        root,
-        root / "world",
-        root / "cache",
-        root / "run",
-        root / "model.onnx",
-        root / "photo.zip",
-        root / "arrays" / "photo.npz",
-        root / "crawl",
-        root / "suite.yaml",
-    )
+@contextmanager
+def make_seeds(root: Path) -> Iterator[Seeds]:
+    """Write all seeds below `root` and start the web site; raise an error if a command does not work."""
     root.mkdir(parents=True)
-    write_images(seeds.world)
-    with zipfile.ZipFile(seeds.archive, "w") as archive:
-        for path in sorted((seeds.world / "photo").rglob("*.png")):
-            archive.write(path, path.relative_to(seeds.world / "photo"))
-    paths = sorted((seeds.world / "photo").rglob("*.png"))
-    seeds.arrays.parent.mkdir()
-    pixels = np.stack([np.asarray(Image.open(path)) for path in paths])
-    np.savez_compressed(seeds.arrays, images=pixels, labels=np.arange(len(paths)) % 2)
-    write_crawl(seeds.crawl)
-    seeds.suite.write_text(
-        "preset: quick\nmethods:\n  - {method: source-only, name: plain}\ntasks: ['photo>night']\n"
-        "settings: {batch: 4, iterations: 2, epochs: 1, backbone: digits-cnn, weights: none, size: 32}\n"
-    )
-    must_work(run_command([*seeds.train(), "--out", seeds.run], root, limit=SETUP_LIMIT))
-    must_work(run_command(["export", seeds.run, "--format", "onnx", "-o", seeds.onnx], root, limit=SETUP_LIMIT))
-    return seeds
+    world = root / "world"
+    write_images(world)
+    photos = sorted((world / "photo").rglob("*.png"))
+    archive, pacs = root / "photo.zip", root / "PACS.zip"
+    write_zip(archive, {str(path.relative_to(world / "photo")): path for path in photos})
+    write_zip(pacs, {f"{name}/{path.relative_to(world / 'photo')}": path for name in PACS for path in photos})
+    write_crawl(root / "crawl")
+    (root / "suite.yaml").write_text(SUITE)
+    with serving(pacs, photos[0]) as sites:
+        seeds = Seeds(
+            root, world, root / "cache", root / "run", root / "model.onnx", archive, write_arrays(root, photos),
+            root / "crawl", root / "web", pacs, root / "suite.yaml", sites,
+        )  # fmt: skip
+        must_work(run_command([*seeds.train(), "--out", seeds.run], root, limit=SETUP_LIMIT))
+        must_work(run_command(["export", seeds.run, "--format", "onnx", "-o", seeds.onnx], root, limit=SETUP_LIMIT))
+        must_work(run_command(["web", "ingest", seeds.crawl, "-o", seeds.web], root, limit=SETUP_LIMIT))
+        yield seeds
+
+
+def write_zip(path: Path, members: dict[str, Path]) -> None:
+    """Write an archive of files by their names in it."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, member in members.items():
+            archive.write(member, name)
+
+
+def write_arrays(root: Path, photos: Sequence[Path]) -> Path:
+    """Write the photos as an .npz file and return its path."""
+    path = root / "arrays" / "photo.npz"
+    path.parent.mkdir()
+    pixels = np.stack([np.asarray(Image.open(photo)) for photo in photos])
+    np.savez_compressed(path, images=pixels, labels=np.arange(len(photos)) % 2)
+    return path
 
 
 def write_crawl(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import signal
 import subprocess
 import sys
@@ -246,3 +247,17 @@ def test_locks_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     leave(tmp_path / "out")
     remove_leftovers(tmp_path / "out")
     assert names(tmp_path) == ["out"]
+
+
+def test_a_folder_that_was_removed_meanwhile_does_not_appear_in_part(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def write_model() -> None:
+        with atomic_folder(out / "model") as folder:
+            write_text(folder / "first", "x")
+            shutil.rmtree(out)
+            write_text(folder / "second", "x")
+
+    with pytest.raises(FileNotFoundError):
+        write_model()
+    assert not (out / "model").exists()

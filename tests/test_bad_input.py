@@ -255,3 +255,9 @@ def test_a_weight_that_is_not_finite_is_never_saved(
     meta = read_meta(tmp_path / "run" / "stages" / "1-main.safetensors")
     assert meta is not None
     assert meta["step"] == 4
+
+
+def test_a_file_named_like_json_is_a_file(complaint) -> None:  # type: ignore[no-untyped-def]
+    """The parser of the command line would read `[]` as an empty list, and fail next to another file."""
+    assert "'missing.zip' does not exist" in complaint("data", "fetch", "pacs", "--from", "missing.zip", "[]")
+    assert "'[]' does not exist" in complaint("data", "fetch", "pacs", "--from", "[]")

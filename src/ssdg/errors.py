@@ -1,8 +1,27 @@
 """Exceptions that the command line reports in one sentence, without a traceback, and the text in their messages."""
 
+import lzma
+import struct
+import tokenize
+import zipfile
+import zlib
 from reprlib import Repr
 
 MAX_VALUE = 80  # characters of a value that a message repeats
+# What zipfile and its decompressors raise on damaged archives, and numpy on damaged arrays, besides `OSError`.
+ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,  # includes NotImplementedError: an unknown compression method
+    ValueError,
+    SyntaxError,  # numpy parses the header of an array as Python
+    tokenize.TokenError,
+)
 
 
 class UserError(ValueError):
@@ -46,7 +65,7 @@ def missing_package_message(error: ModuleNotFoundError) -> str:
     return f"this needs the package {name}, which is not installed; run pip install 'ssdg[train]'"
 
 
-def one_line(text: str, max_length: int = 200) -> str:
+def one_line(text: str, max_length: int = 300) -> str:
     """Return untrusted text on one line, without control characters, truncated to `max_length`."""
     return truncate(printable(text), max_length)
 

@@ -121,6 +121,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         temporary, replaced = folder / path.name, folder / _REPLACED
         temporary.mkdir()
         yield temporary
+        if not (folder / _LOCK).exists():  # removed meanwhile: it has only the files that were written since
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
         if path.exists():
             path.replace(replaced)
         try:
@@ -289,6 +291,23 @@ def _delete_lock(file: IO[bytes], path: Path) -> None:
         if is_own:
             path.unlink()
     file.close()
+
+
+def remove_free_lock(path: Path) -> None:
+    """Delete the lock file of a process that died; leave one that is held.
+
+    For results that are used without a lock once they are complete, so that no later holder deletes it.
+    """
+    if path.exists():
+        with suppress(UserError, OSError), locked(path, busy="held"):
+            pass
+
+
+def remove_remains(lock: Path, *results: Path) -> None:
+    """Delete what a process left that was killed when its results were complete, but not yet its clean-up."""
+    for path in results:
+        remove_leftovers(path)
+    remove_free_lock(lock)
 
 
 def is_locked(path: Path) -> bool:

@@ -81,6 +81,25 @@ def test_a_crash_is_reported_and_does_not_stop_the_others(workers: Workers) -> N
     assert ("done", "c") in workers.events
 
 
+def test_a_worker_killed_after_its_result_has_finished_and_leaves_nothing(workers: Workers) -> None:
+    locks = "open('.cell.lock', 'w'); open('.lock', 'w')"
+    workers.code = {"a": f"{FINISH}; {locks}; import os; os.kill(os.getpid(), 9)"}
+    for _ in range(2):  # the second time, the launcher was killed as well
+        assert workers.launch("a") == set()
+        assert sorted(path.name for path in cell_folder(workers.folder, "a").iterdir()) == ["result.json"]
+        lock_of(workers.folder, "a").touch()
+        error_of(workers.folder, "a").write_text("the worker was killed")
+    assert workers.events == [("started", "a"), ("done", "a")]
+
+
+def test_the_lock_of_a_living_worker_stays(workers: Workers) -> None:
+    cell_folder(workers.folder, "a").mkdir(parents=True)
+    (cell_folder(workers.folder, "a") / "result.json").write_text("{}")
+    with locked(lock_of(workers.folder, "a")):
+        assert workers.launch("a") == set()
+        assert lock_of(workers.folder, "a").exists()
+
+
 def test_a_workers_own_sentence_is_kept(workers: Workers) -> None:
     workers.code = {"a": "import sys; open('error.txt', 'w').write('why'); sys.exit(1)"}
     assert workers.launch("a") == {"a"}

@@ -17,6 +17,7 @@ from ssdg.data.cache import load_images
 from ssdg.data.sources.decode import decode
 from ssdg.data.sources.tree import read_tree
 from ssdg.errors import Note, UserError
+from ssdg.files import locked
 from waiting import PATIENCE
 
 BUILD = """
@@ -70,6 +71,32 @@ def test_second_opening_reads_no_file(tmp_path, monkeypatch):
     load(root, tmp_path / "cache")
     monkeypatch.setattr(cache_module.Reader, "read", lambda *_: pytest.fail("a file was read"))
     assert len(load(root, tmp_path / "cache").images) == 3
+
+
+def test_locks_of_killed_processes_are_removed_and_held_ones_stay(tmp_path):
+    benchmark(tmp_path / "data")
+    load(tmp_path / "data", tmp_path / "cache")
+    files = set((tmp_path / "cache").iterdir())
+    locks = {path.with_suffix(".lock") for path in files}
+    for lock in locks:
+        lock.touch()
+    held = min(locks)
+    with locked(held):
+        load(tmp_path / "data", tmp_path / "cache")
+        assert set((tmp_path / "cache").iterdir()) == {*files, held}
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '|u1', 'shape': (", b"{'descr': '|u1'\nx", b"(\x00"])
+def test_a_listing_with_a_damaged_header_is_built_again(tmp_path, header):
+    benchmark(tmp_path / "data")
+    load(tmp_path / "data", tmp_path / "cache")
+    (listing,) = (tmp_path / "cache").glob("*.npy")
+    before = listing.read_bytes()
+    listing.write_bytes(before[:10] + header.ljust(118)[:118] + before[128:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        load(tmp_path / "data", tmp_path / "cache")
+    assert listing.read_bytes() == before
 
 
 def test_changed_content_is_seen(tmp_path):

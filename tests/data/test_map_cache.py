@@ -325,3 +325,10 @@ def test_a_killed_process_loses_at_most_the_rows_in_flight(at: int, path: Path, 
         assert path.with_suffix(suffix).read_bytes() == path.with_name(f"whole{suffix}").read_bytes()
     twice = {row for row, count in Counter(before + trunk.rows).items() if count > 1}
     assert twice == {5, 6, 7}  # row 4, of the same chunk, was complete
+
+
+def test_the_lock_of_a_killed_process_is_removed(path: Path, trunk: Trunk) -> None:
+    open_file(path, trunk).fill(EVERY, 4, lambda count: None)
+    path.with_suffix(".lock").touch()
+    open_file(path, trunk).fill(EVERY, 4, lambda count: None)
+    assert {file.suffix for file in path.parent.iterdir()} == {".f16", ".crc"}

@@ -5,7 +5,9 @@ import pytest
 from pictures import benchmark, encoded, npz, picture, png, write, write_splits
 
 from ssdg.cli.data import app
+from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.data.verify import describe, verify
+from ssdg.errors import UserError
 
 
 def kinds(root):
@@ -62,6 +64,19 @@ def test_counts_and_classes(tmp_path):
     benchmark(tmp_path, ("photo", "sketch"))
     write(tmp_path / "photo/cow/1.png", png(9999))
     assert kinds(tmp_path) == [("classes", "sketch"), ("count", "photo"), ("count", "sketch")]
+
+
+def test_a_damaged_npz_file_is_listed_but_never_lost_by_a_run(tmp_path, capsys):
+    benchmark(tmp_path, ("one", "two"))
+    write(tmp_path / "three.npz", b"PK no archive")
+    (finding,) = verify(tmp_path)
+    assert (finding.kind, finding.domain) == ("unreadable", "")
+    assert finding.text.startswith("three.npz: cannot read ")
+    code, out = run(capsys, "describe", tmp_path)
+    assert code == 0
+    assert "1 files cannot be read" in out
+    with pytest.raises(UserError, match=r"three\.npz"):
+        read_benchmark(tmp_path)
 
 
 def test_description(tmp_path, capsys):

@@ -10,11 +10,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from leftovers import leave
 from runs import same_weights, train_here
 from ssdg.artifact.load import load_model
 from ssdg.artifact.tensors import is_intact, load_tensors, read_meta, save_tensors
 from ssdg.engine.stage_cache import StageCache
 from ssdg.errors import UserError
+from ssdg.files import locked
 
 
 def flip(path: Path, position: int) -> None:
@@ -83,6 +85,15 @@ def test_files_of_earlier_versions_have_none(tmp_path: Path) -> None:
 def test_every_type_and_shape(dtype: torch.dtype, shape: tuple[int, ...], tmp_path: Path) -> None:
     save_tensors(tmp_path / "x", {"a": torch.ones(shape, dtype=dtype)}, {})
     assert is_intact(tmp_path / "x")
+
+
+def test_the_shelf_has_nothing_of_killed_processes(tmp_path: Path) -> None:
+    leave(tmp_path / "name.safetensors")
+    for name in ("dead", "living"):
+        (tmp_path / f"{name}.lock").touch()
+    with locked(tmp_path / "living.lock"):
+        StageCache(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["living.lock"]
 
 
 def test_a_damaged_shared_stage_is_dropped(tmp_path: Path) -> None:

@@ -136,6 +136,14 @@ def test_a_bomb_is_stopped_by_its_bytes(tmp_path: Path, form: str) -> None:
     assert_refused(other, content, "it unpacks to more than", assert_refused_again)
 
 
+@pytest.mark.parametrize("form", PACK)
+def test_a_bomb_is_rejected_by_its_claimed_size_before_a_byte_is_written(tmp_path: Path, form: str) -> None:
+    content = PACK[form]({"photo/dog/0.png": b"one", "photo/dog/1.png": bytes(5_000_000)})
+    assert_refused(tmp_path, content, "it unpacks to more than 5,000,002 bytes", Bounds(total_bytes=4_000_000))
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "here" / "out").rglob("*.png")}
+    assert sizes == {"0.png": 3, "1.png": 0}
+
+
 def test_a_bomb_in_a_bomb_is_counted_as_one(tmp_path: Path) -> None:
     inner = zipped({"0.png": bytes(3_000_000)}, zipfile.ZIP_DEFLATED)
     content = zipped({f"{n}.zip": inner for n in range(3)})

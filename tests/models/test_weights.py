@@ -126,6 +126,13 @@ def test_a_damaged_file_is_reported_in_one_sentence(tmp_path: Path, content: byt
     assert "\n" not in str(caught.value)
 
 
+def test_a_text_file_is_rejected_with_a_reason(tmp_path: Path) -> None:
+    file = tmp_path / "w.txt"
+    file.write_text("hello")
+    with pytest.raises(UserError, match="was rejected: it is not a torch file or contains more than tensors"):
+        build_backbone(NAME, str(file))
+
+
 def test_a_cut_file_is_reported_in_one_sentence(tmp_path: Path, state: State) -> None:
     file = tmp_path / "w.pth"
     torch.save(state, file)

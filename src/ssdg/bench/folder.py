@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..errors import UserError, brief
-from ..files import file_name, is_locked, locked, read_bytes, remove_leftovers, write_json
+from ..files import file_name, is_locked, locked, read_bytes, remove_free_lock, remove_leftovers, write_json
 from ..schema import Result, damaged, first_problem, read_json
 
 State = Literal["done", "running", "failed", "missing"]
@@ -110,6 +110,15 @@ def state_of(folder: Path, cell: str) -> State:
     if is_locked(lock_of(folder, cell)):
         return "running"
     return "failed" if error_of(folder, cell).exists() else "missing"
+
+
+def remove_leftovers_of_worker(folder: Path, cell: str) -> None:
+    """Remove what the worker of a finished cell left, if it was killed between its result and its end."""
+    run_folder = cell_folder(folder, cell)
+    remove_leftovers(run_folder / "*")
+    for lock in (run_folder / ".lock", lock_of(folder, cell)):
+        remove_free_lock(lock)
+    error_of(folder, cell).unlink(missing_ok=True)
 
 
 def read_grid(folder: Path) -> Grid:

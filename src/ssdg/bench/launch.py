@@ -21,7 +21,16 @@ from ..data.parallel import num_cores
 from ..engine.run import stop_on_signal
 from ..errors import Stopped
 from ..files import locked, write_text
-from .folder import Cell, Grid, cell_folder, claim, error_of, lock_of_launcher, state_of
+from .folder import (
+    Cell,
+    Grid,
+    cell_folder,
+    claim,
+    error_of,
+    lock_of_launcher,
+    remove_leftovers_of_worker,
+    state_of,
+)
 from .worker import BUSY, DONE, CellOptions
 
 
@@ -176,7 +185,11 @@ class Launcher:
 
         Once `stop` is set, the workers finish their step, write a checkpoint and end.
         """
-        self.waiting.extend(cell for cell in dict.fromkeys(cells) if state_of(self.folder, cell) != "done")
+        for cell in dict.fromkeys(cells):
+            if state_of(self.folder, cell) == "done":
+                remove_leftovers_of_worker(self.folder, cell)
+            else:
+                self.waiting.append(cell)
         try:
             while (self.waiting and not stop.is_set()) or self.running:
                 if stop.is_set():
@@ -225,7 +238,8 @@ class Launcher:
                 self._conclude(cell, code, stop)
 
     def _conclude(self, cell: str, code: int, stop: Flag) -> None:
-        if code == DONE:
+        if code == DONE or state_of(self.folder, cell) == "done":  # it may be killed after its result
+            remove_leftovers_of_worker(self.folder, cell)
             self.report("done", cell)
         elif code == BUSY:
             self._postpone(cell)

@@ -30,6 +30,7 @@ app = App(
     "classify images of an unseen domain.",
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(json_list=False, json_dict=False),  # a file may be named `[]`
 )
 COMMANDS = {
     "demo": ("ssdg.cli.demo:demo", "Train source-only and EID on embedded digits and compare them, in minutes."),

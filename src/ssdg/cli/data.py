@@ -274,7 +274,7 @@ def print_check(root: Path) -> int:
     from ..terminal import Console
     from .data_tables import count_table, print_findings
 
-    Console().print(count_table(count_images(read_benchmark(root))))
+    Console().print(count_table(count_images(read_benchmark(root, skip_damaged=True))))
     findings = verify(root)
     print_findings(findings)
     return int(any(finding.kind in INCOMPLETE for finding in findings))

@@ -23,8 +23,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import Note, UserError
-from ..files import atomic_path, locked, open_file, read_bytes, remove_leftovers, user_folder, write_json
+from ..errors import ZIP_ERRORS, Note, UserError
+from ..files import (
+    atomic_path,
+    locked,
+    open_file,
+    read_bytes,
+    remove_leftovers,
+    remove_remains,
+    user_folder,
+    write_json,
+)
 from ..profiling import timed
 from .parallel import ProgressCallback, run_in_threads, show_progress
 from .pixel_files import FilePixels, reserve, row_checksums, write_at
@@ -122,9 +131,11 @@ def _digests(
     items: Sequence[Item], cache: Path, reader: Reader, progress_args: ProgressArgs
 ) -> tuple[Digests, dict[int, str]]:
     listing = _listing_path(items, cache)
+    lock = listing.with_suffix(".lock")
     if (stored := _read_listing(listing, len(items))) is not None:
+        remove_remains(lock, listing)
         return stored, {}
-    with locked(listing.with_suffix(".lock")):
+    with locked(lock):
         if (stored := _read_listing(listing, len(items))) is not None:  # another process was faster
             return stored, {}
         _note_damage(listing)
@@ -144,7 +155,7 @@ def _read_listing(path: Path, count: int) -> Digests | None:
     try:
         with open_file(path) as file:
             rows: Digests = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OverflowError, MemoryError) as error:
+    except ZIP_ERRORS as error:
         if isinstance(error, UserError):
             raise
         return None
@@ -203,17 +214,19 @@ def _open_pixels(
 ) -> tuple[Pixels, dict[int, str]]:
     """Return pixels (n, size, size, 3) of these contents, and the reasons for rows that cannot be decoded."""
     key = hashlib.sha256(f"{DECODE_VERSION} {shape.key} ".encode() + unique.tobytes()).hexdigest()[:24]
-    meta, data = cache / f"{key}.json", cache / f"{key}.u8"
+    meta, data, lock = cache / f"{key}.json", cache / f"{key}.u8", cache / f"{key}.lock"
     dimensions = (len(unique), shape.size, shape.size, 3)
     unreadable = _verify(meta, data, dimensions)
     if unreadable is None:
-        with locked(cache / f"{key}.lock"):
+        with locked(lock):
             unreadable = _verify(meta, data, dimensions)  # another process may have been faster
             if unreadable is None:
                 _note_damage(meta)
                 remove_leftovers(data)
                 remove_leftovers(meta)
                 unreadable = _build(items, unique, shape, data, meta, reader, progress_args)
+    else:
+        remove_remains(lock, data, meta)
     pixels = FilePixels(data, dimensions) if len(unique) else np.zeros(dimensions, np.uint8)
     return pixels, unreadable
 

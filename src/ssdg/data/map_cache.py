@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Note, UserError
-from ..files import locked
+from ..files import locked, remove_free_lock
 from .pixel_files import read_at, write_at
 from .sets import ImageTable, Pixels, Rows
 
@@ -47,9 +47,11 @@ class MapFile:
 
     def fill(self, rows: Rows, batch: int, after_chunk: AfterChunk) -> None:
         """Compute and store the missing ones of `rows`; another process that fills the same file waits."""
+        lock = self.path.with_suffix(".lock")
         if not len(self.missing(rows)):
+            remove_free_lock(lock)
             return
-        with locked(self.path.with_suffix(".lock")):
+        with locked(lock):
             missing = self.missing(rows)
             self._require_space(len(missing))
             for start in range(0, len(missing), batch):

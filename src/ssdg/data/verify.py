@@ -117,7 +117,7 @@ def read_root(root: Path) -> Benchmark:
 
     A benchmark has a domain with classes, so sub-folders that all hold images directly are classes.
     """
-    benchmark = read_benchmark(root)
+    benchmark = read_benchmark(root, skip_damaged=True)
     if not is_class_folder(benchmark):
         return benchmark
     domain = read_class_folder(root, unique_name(root, ()))

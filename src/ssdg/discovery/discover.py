@@ -18,7 +18,7 @@ from ..config import RunConfig
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, Rows, UnlabeledSet, concat_tables
 from ..data.streams import EVAL_BATCH, Pipeline, evaluation_batches
-from ..errors import UserError
+from ..errors import ZIP_ERRORS, UserError
 from ..files import atomic_path, open_file
 from ..machine import Machine
 from ..models.backbones import build_backbone
@@ -192,7 +192,7 @@ def load_clusterings(path: Path, mixtures: Sequence[Mixture]) -> list[Clustering
                     )
                 strengths = tuple(file[f"strengths{number}"].tolist())
                 clusterings.append(Clustering(torch.from_numpy(file[f"{number}"]), strengths))
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, AttributeError, TypeError, *ZIP_ERRORS) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is missing or damaged; delete the run folder and train again") from None

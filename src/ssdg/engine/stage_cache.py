@@ -17,7 +17,7 @@ from ..artifact.tensors import is_intact
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, digest_of
 from ..data.streams import Pipeline
-from ..files import atomic_path, locked
+from ..files import atomic_path, locked, remove_free_lock, remove_leftovers
 from ..machine import Machine
 from ..methods.api import WHOLE, Learner, StageRequest
 from ..models.frozen import HeldMode
@@ -83,6 +83,12 @@ class StageCache:
     """A folder of finished stages by their identity."""
 
     folder: Path
+
+    def __post_init__(self) -> None:
+        """Remove what killed processes left, whose stages continue without the shelf."""
+        remove_leftovers(self.folder / "*")
+        for lock in self.folder.glob("*.lock"):
+            remove_free_lock(lock)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from torch import nn
 from ..artifact.tensors import read_meta
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, PseudoLabels
-from ..errors import UserError, one_line
+from ..errors import ZIP_ERRORS, UserError, one_line
 from ..files import atomic_path, open_file
 from ..machine import Machine, return_freed_memory
 from ..methods.api import LabelRequest, Learner, Rule, StageRequest
@@ -253,7 +252,7 @@ def load_labels(path: Path, count: int) -> PseudoLabels:
         with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:  # a zip, which has checksums
             probs = file.get("probs")
             labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"], probs)
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile, TypeError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, AttributeError, *ZIP_ERRORS) as error:
         raise damaged(path, one_line(str(error)), RECOMPUTE) from None
     if len(labels.y) != count:
         raise UserError(f"{path} labels {len(labels.y)} images where the pool has {count}; delete the run folder")

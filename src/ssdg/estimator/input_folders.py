@@ -26,7 +26,7 @@ from ..data.sources.benchmark import is_ood
 from ..data.sources.decode import FORMATS, open_image
 from ..data.sources.tree import IMAGE_SUFFIXES, Item, Reader, is_junk
 from ..errors import UserError
-from ..files import atomic_folder, locked, read_text, real_path
+from ..files import atomic_folder, locked, read_text, real_path, remove_leftovers
 from .image_content import Content, read_content
 from .inputs import (
     Images,
@@ -69,6 +69,7 @@ def write_once(images: Images, folder: Path, mode: LabelMode, *, may_replace: bo
     digest, labels = digest_images(images)
     y = check_labels(labels, images.role, mode)
     with locked(folder.parent / f".{folder.name}.lock"):
+        remove_leftovers(folder)
         has_digest = (folder / DIGEST).is_file()
         if has_digest and read_text(folder / DIGEST) == digest:
             return y

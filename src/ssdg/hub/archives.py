@@ -87,13 +87,18 @@ class UnpackState:
 
     def spend(self, num_bytes: int) -> None:
         """Count unpacked bytes."""
+        self.require_room(num_bytes)
         self.num_bytes += num_bytes
-        ratio_bound = max(self.bounds.ratio * self.archive_bytes, self.bounds.free_bytes)
-        if self.num_bytes > min(self.bounds.total_bytes, ratio_bound):
-            raise FetchError(f"the archive is rejected: it unpacks to more than {self.num_bytes - 1:,} bytes")
 
-    def copy(self, source: BinaryIO, target: BinaryIO) -> None:
-        """Copy a member; bytes are counted before they are written."""
+    def require_room(self, num_bytes: int) -> None:
+        """Raise `FetchError` if this many more bytes exceed the limit."""
+        ratio_bound = max(self.bounds.ratio * self.archive_bytes, self.bounds.free_bytes)
+        if (total := self.num_bytes + num_bytes) > min(self.bounds.total_bytes, ratio_bound):
+            raise FetchError(f"the archive is rejected: it unpacks to more than {total - 1:,} bytes")
+
+    def copy(self, source: BinaryIO, target: BinaryIO, num_bytes: int) -> None:
+        """Copy a member that claims `num_bytes`; bytes are counted before they are written."""
+        self.require_room(num_bytes)
         while piece := source.read(_CHUNK):
             self.spend(len(piece))
             target.write(piece)
@@ -137,14 +142,14 @@ def _unpack_into(archive: Path, folder: Path, prefix: PurePosixPath, state: Unpa
     nested: list[PurePosixPath] = []
     with raise_as_fetch_error(archive.name):
         members = _zip_members if is_zip(archive) else _tar_members
-        for name, source in members(archive, state):
+        for name, size, source in members(archive, state):
             path = safe_path(name)
             if path is None or source is None or any(map(is_junk, path.parts)):
                 continue
             if not is_data_file(path.name) and not (is_archive(path.name) and depth < MAX_NESTED):
                 continue
             state.add_file(prefix / path)
-            _write(folder / prefix / path, source, state)
+            _write(folder / prefix / path, source, size, state)
             if is_archive(path.name):
                 nested.append(prefix / path)
     for path in nested:
@@ -158,17 +163,20 @@ def _stem(name: str) -> str:
     return name[: -len(suffix)] or "archive"
 
 
-def _write(path: Path, source: BinaryIO, state: UnpackState) -> None:
+def _write(path: Path, source: BinaryIO, size: int, state: UnpackState) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         target = path.open("xb")
     except (FileExistsError, NotADirectoryError):
         raise FetchError(f"the archive is rejected: '{path.name}' is both a file and a folder") from None
     with target:
-        state.copy(source, target)
+        state.copy(source, target, size)
 
 
-def _zip_members(archive: Path, state: UnpackState) -> Iterator[tuple[str, BinaryIO | None]]:
+Member = tuple[str, int, BinaryIO | None]  # its name, the size that it claims, and its content unless it is a folder
+
+
+def _zip_members(archive: Path, state: UnpackState) -> Iterator[Member]:
     with open_zip(archive) as opened:
         for info in opened.infolist():
             state.count_member()
@@ -176,26 +184,26 @@ def _zip_members(archive: Path, state: UnpackState) -> Iterator[tuple[str, Binar
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise FetchError(f"the archive is rejected: '{info.filename}' is a link or a device")
             if info.is_dir():
-                yield info.filename, None
+                yield info.filename, 0, None
                 continue
             with opened.open(info) as source:
-                yield info.filename, cast(BinaryIO, source)
+                yield info.filename, info.file_size, cast(BinaryIO, source)
 
 
-def _tar_members(archive: Path, state: UnpackState) -> Iterator[tuple[str, BinaryIO | None]]:
+def _tar_members(archive: Path, state: UnpackState) -> Iterator[Member]:
     with _open_tar_stream(archive) as plain, _open_tar(plain, archive.name) as opened:
         while (info := opened.next()) is not None:
             state.count_member()
             cast(Any, opened).members = []  # do not accumulate a million headers
             if info.isdir():
-                yield info.name, None
+                yield info.name, 0, None
                 continue
             if not info.isreg() or info.issparse():
                 raise FetchError(f"the archive is rejected: '{info.name}' is a link or a device")
             source = opened.extractfile(info)
             if source is not None:
                 with source:
-                    yield info.name, cast(BinaryIO, source)
+                    yield info.name, info.size, cast(BinaryIO, source)
 
 
 def _open_tar(plain: _BoundedReader, name: str) -> tarfile.TarFile:

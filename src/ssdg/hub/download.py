@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..files import locked, sha256_of
+from ..files import locked, remove_free_lock, sha256_of
 from ..models.weights import RESNET_FILES, download_error, hash_in_name, hub_folder, resnet_url
 from .transfer import FetchError, Limits, OnProgress, remove_partial, transfer
 
@@ -105,11 +105,13 @@ def download_imagenet_weights(backbone: str, weights: str, downloader: Downloade
     if weights != "imagenet" or file is None:
         return
     folder = hub_folder()
+    lock = folder / f".{file}.lock"
     if (folder / file).is_file():
+        remove_free_lock(lock)
         return
     remote = Remote(resnet_url(backbone), file, hash_in_name(file))
     try:
-        with locked(folder / f".{file}.lock"):  # one of several processes downloads, the others wait
+        with locked(lock):  # one of several processes downloads, the others wait
             (downloader or Downloader()).get(remote, folder)
     except (FetchError, OSError) as failure:
         raise download_error(backbone, str(failure)) from None

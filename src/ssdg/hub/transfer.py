@@ -31,8 +31,8 @@ from urllib.request import (
 )
 
 from .. import __version__
+from ..errors import one_line
 from ..files import read_text, write_json
-from ..web.untrusted import one_line
 
 
 class FetchError(Exception):

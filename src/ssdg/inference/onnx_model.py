@@ -39,7 +39,7 @@ FIELDS = {
     "training": {1: "graph", 2: "graph"},
 }
 EXTERNAL_DATA, DATA_LOCATION = 13, 14  # fields of a tensor
-BASE_SECONDS, IMAGE_SECONDS = 60.0, 5.0  # time limit of a batch, far above what a backbone needs
+BASE_SECONDS, IMAGE_SECONDS = 8.0, 5.0  # time limit of a batch, far above what a backbone needs
 MAX_DEPTH = 100  # of nested messages, the limit of protocol buffers
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 
@@ -215,7 +215,7 @@ def load_onnx(path: Path | str, device: str = "auto", threads: int | None = None
     except (OutOfMemory, MemoryError):
         raise invalid_file(path, "two images need more memory than is free") from None
     except Exception as error:  # onnxruntime raises exceptions of many types
-        raise invalid_file(path, one_line(str(error), 300) or type(error).__name__) from None
+        raise invalid_file(path, one_line(str(error)) or type(error).__name__) from None
     return classifier
 
 

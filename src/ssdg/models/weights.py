@@ -100,13 +100,13 @@ def read_torch(path: Path) -> object:
     """Read a file written by `torch.save` with torch's restricted unpickler."""
     try:
         return torch.load(require_regular(path), map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
+    except (OSError, RuntimeError) as error:
+        raise read_error(path, error) from error
+    except Exception as error:  # the unpickler raises almost any exception on a file that is no pickle
         raise UserError(
             f"weights file '{path}' was rejected: it is not a torch file or contains more than tensors; "
             "save a plain state dict with torch.save(net.state_dict(), file)"
         ) from error
-    except Exception as error:  # the unpickler raises almost any exception on a file that is no pickle
-        raise read_error(path, error) from error
 
 
 def read_error(path: Path, error: Exception) -> UserError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bench.tables.paper_figures import tsne_points
+from ..errors import ZIP_ERRORS
 from ..files import open_file
 from ..schema import PlannedStage, damaged, stage_name
 from .run_folder import Labels, Run
@@ -117,7 +117,7 @@ def read_cloud(path: Path) -> Cloud:
             features = [np.asarray(file[str(n)], np.float32) for n in range(len(names))]
             rows = [np.asarray(file[f"rows{n}"], np.int64) for n in range(len(names))]
             y = [int(value) for value in file["y"]] if "y" in file.files else []
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile):
+    except (OSError, KeyError, TypeError, AttributeError, *ZIP_ERRORS):
         raise damaged(path, "it cannot be read") from None
     widths = {part.shape[1:] for part in features}
     if len(widths) != 1 or any(len(a) != len(b) for a, b in zip(features, rows, strict=True)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UserError
+from ..errors import ZIP_ERRORS, UserError
 from ..files import open_file
 from ..schema import (
     Audit,
@@ -233,7 +232,7 @@ def _load(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray
     try:
         with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
             y, keep, confidence, votes = file["y"], file["keep"], file["confidence"], file["votes"]
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
+    except (OSError, KeyError, TypeError, AttributeError, *ZIP_ERRORS):
         raise damaged(path, "it cannot be read") from None
     if keep.shape != y.shape or confidence.shape != y.shape or votes.shape[1:] != y.shape:
         raise damaged(path, "its arrays differ in length")

@@ -13,12 +13,12 @@ from ..data.parallel import ProgressCallback
 from ..data.sources.manifest import INGEST, MAX_LICENSE_CHARS, REFUSED, Row
 from ..data.sources.tree import Reader
 from ..data.sources.zip_entries import is_zip
-from ..errors import UserError
+from ..errors import UserError, one_line
 from ..files import real_path
 from .collection_report import CollectionReport, count_classes
 from .ingest_sources import SourceFile, list_archive, list_folder, read_list
 from .store import Store, check_label
-from .untrusted import MAX_URL_LENGTH, Picture, Refused, check_picture, one_line, sha256_of
+from .untrusted import MAX_URL_LENGTH, Picture, Refused, check_picture, sha256_of
 
 _BATCH = 64  # files in memory at a time
 _THREADS = 4

@@ -23,9 +23,9 @@ from ..data.sources.manifest import (
     read_manifest,
     write_manifest,
 )
-from ..errors import UserError
+from ..errors import UserError, one_line
 from ..files import locked, read_bytes, real_path, remove_leftovers, write_bytes
-from .untrusted import Picture, Refused, one_line
+from .untrusted import Picture, Refused
 
 _JOURNAL = ".manifest.journal"  # one JSON object per line
 _RESERVED = frozenset({MANIFEST_NAME, "thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from ..data.sources.decode import FORMATS, MAX_PIXELS, UnreadableError, decode_whole, open_image
-from ..errors import UserError, printable
+from ..errors import UserError, one_line
 from ..files import read_bytes
 from ..safe_csv import restore_cell
 
@@ -48,7 +48,6 @@ REASONS = {
 }
 # fmt: on
 TRANSIENT_REASONS = frozenset({"unreachable", "busy", "slow", "truncated"})  # a later attempt may succeed
-_MAX_DETAIL_LENGTH = 300
 MAX_URL_LENGTH = 4000
 
 
@@ -62,11 +61,6 @@ class Refused(Exception):
 
 class LimitReached(Exception):
     """Raised when the whole crawl hits a limit; the file being fetched is not at fault."""
-
-
-def one_line(text: str, max_length: int = _MAX_DETAIL_LENGTH) -> str:
-    """Return untrusted text as a single line of printable characters."""
-    return printable(text)[:max_length]
 
 
 _LARGE_PIXELS = 10_000_000

@@ -35,7 +35,10 @@ def test_every_image_is_in_the_folder_of_its_class(arrays: Path, tmp_path: Path)
 
 
 UNPACK = "from pathlib import Path; import sys; from ssdg.cli import main; "
-DIE = "import os, shutil; os.rmdir = Path.rmdir = Path.unlink = lambda *args, **kwargs: os.kill(os.getpid(), 9); "
+DIE = """import os
+unlink = Path.unlink
+Path.unlink = lambda path: os.kill(os.getpid(), 9) if Path(sys.argv[-1]).is_dir() else unlink(path)
+"""
 
 
 def test_killed_just_after_the_folder_appeared(arrays: Path, tmp_path: Path) -> None:
@@ -43,6 +46,7 @@ def test_killed_just_after_the_folder_appeared(arrays: Path, tmp_path: Path) -> 
     words = ["data", "unpack", str(arrays), str(tmp_path / "new" / "u")]
     killed = subprocess.run([sys.executable, "-c", UNPACK + DIE + "main(sys.argv[1:])", *words], check=False)
     assert killed.returncode == -9
+    assert (tmp_path / "new" / "u").is_dir()
     hidden = [path.name for path in (tmp_path / "new").iterdir() if path.name != "u"]
     assert ".u.lock" in hidden
     assert len(hidden) == 2

@@ -18,6 +18,7 @@ from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.data.sources.tree import Reader, read_tree
 from ssdg.data.verify import describe, verify
 from ssdg.errors import UserError
+from ssdg.hub.archives import unpack
 from ssdg.inference.find_images import find_images
 from ssdg.inference.stream import decode_batches
 
@@ -100,6 +101,20 @@ def test_a_bomb_costs_neither_time_nor_memory(tmp_path, capsys):
     ((_, decoded),) = decode_batches(find_images([str(archive)]), 8, 8)
     assert decoded[0] == "cannot be read: 3,221,225,472 bytes, more than the limit of 400,000,000"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+
+
+def test_an_entry_without_a_name_is_left_out(tmp_path, capsys):
+    path = tmp_path / "x.zip"
+    zip_files(path, {"cat/0.png": png(1)})
+    with zipfile.ZipFile(path, "a") as opened:
+        nameless = zipfile.ZipInfo("x")
+        nameless.filename = ""
+        opened.writestr(nameless, b"x")
+    assert [item.path for item in read_tree(path).images] == ["cat/0.png"]
+    assert call(["web", "ingest", str(path), "-o", str(tmp_path / "web")]) == 0
+    assert len(list((tmp_path / "web").rglob("*.png"))) == 1
+    unpack(path, tmp_path / "unpacked")
+    assert [file.name for file in (tmp_path / "unpacked").rglob("*.png")] == ["0.png"]
 
 
 def test_a_large_plain_file_has_the_same_limit(tmp_path):

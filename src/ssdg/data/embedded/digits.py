@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ...errors import UserError
-from ...files import atomic_folder, atomic_path, locked, read_bytes
+from ...files import atomic_folder, atomic_path, locked, read_bytes, remove_leftovers
 from ...seeds import numpy_rng
 from ..sources.decode import open_image
 from .glyphs import NUM_CLASSES, SIDE, find_fonts, package_folder, render_digits
@@ -37,6 +37,7 @@ def build_once(cache: Path, recipe: str, sources: Sequence[Path], build: Callabl
     """
     root = cache / f"{recipe}-{_content_key(sources)}"
     with locked(cache / f".{root.name}.lock"):
+        remove_leftovers(root)
         if not root.is_dir():
             with atomic_folder(root) as temporary:
                 build(temporary)

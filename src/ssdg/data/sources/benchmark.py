@@ -55,7 +55,9 @@ class Benchmark:
     root: Path
     layout: str  # description for reports
     domains: tuple[Domain, ...]
-    skipped: tuple[tuple[str, str], ...] = ()  # (path, reason) of links that lead in circles, inside domains or not
+    skipped: tuple[
+        tuple[str, str], ...
+    ] = ()  # (path, reason) of links that lead in circles and of damaged .npz files
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,15 +68,21 @@ class Benchmark:
         return next(domain for domain in self.domains if domain.name == name)
 
 
-def read_benchmark(root: Path) -> Benchmark:
-    """Read the domains under a root: folders, archives and .npz files, with split files anywhere below it."""
+def read_benchmark(root: Path, *, skip_damaged: bool = False) -> Benchmark:
+    """Read the domains under a root: folders, archives and .npz files, with split files anywhere below it.
+
+    With `skip_damaged`, an .npz file that cannot be read is listed in `skipped` if there is another domain. Without
+    it, it is an error, because a run must not lose a domain silently.
+    """
     tree = read_tree(root)
     base, folders = _domain_folders(tree)
     split_lists = read_split_files(tree.texts)
     domains = [_read_folder_domain(name, tree, _join(base, name), split_lists) for name in folders]
     arrays = [item for item in tree.arrays if _parent(item.path) == base]
-    with Reader() as reader:
-        domains += [_read_array_domain(item, reader) for item in arrays]
+    array_domains, damaged = _read_array_domains(arrays)
+    domains += array_domains
+    if damaged and not (skip_damaged and domains):
+        raise damaged[0][1]
     names = [domain.name for domain in domains]
     if duplicates := {name for name in names if names.count(name) > 1}:
         raise UserError(f"'{root}' has both a folder and an .npz file for '{duplicates.pop()}'; remove one of them")
@@ -83,7 +91,8 @@ def read_benchmark(root: Path) -> Benchmark:
             f"no domain in '{root}'; it must contain <domain>/<class>/<image> folders or one .npz file per domain"
         )
     domains.sort(key=lambda domain: domain.name)
-    return Benchmark(root, _describe_layout(base, domains, arrays, tree), tuple(domains), tree.skipped)
+    skipped = (*tree.skipped, *((item.path, str(error)) for item, error in damaged))
+    return Benchmark(root, _describe_layout(base, domains, arrays, tree), tuple(domains), skipped)
 
 
 def read_class_folder(folder: Path, name: str) -> Domain:
@@ -205,6 +214,18 @@ def _split_folder_domain(name: str, images: Sequence[Item], below: Sequence[Sequ
         splits.setdefault(_SPLIT_FOLDERS[parts[0]], []).append(index)
     frozen = {split: tuple(rows) for split, rows in splits.items()}
     return Domain(name, tuple(images), labels, class_order(labels), frozen)
+
+
+def _read_array_domains(items: Iterable[Item]) -> tuple[list[Domain], list[tuple[Item, UserError]]]:
+    """Read .npz files; return the domains, and the files that cannot be read."""
+    domains, damaged = [], []
+    with Reader() as reader:
+        for item in items:
+            try:
+                domains.append(_read_array_domain(item, reader))
+            except UserError as error:
+                damaged.append((item, error))
+    return domains, damaged
 
 
 def _read_array_domain(item: Item, reader: Reader) -> Domain:

@@ -13,9 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ...errors import UserError
-from ...files import atomic_folder, locked, open_file, parse_json, read_bytes, require_size, sha256_of, write_json
-from .zip_entries import ZIP_ERRORS, max_unpacked
+from ...errors import ZIP_ERRORS, UserError
+from ...files import (
+    atomic_folder,
+    locked,
+    open_file,
+    parse_json,
+    read_bytes,
+    remove_leftovers,
+    require_size,
+    sha256_of,
+    write_json,
+)
+from .zip_entries import max_unpacked
 
 WEB_LABELS = "web_labels"  # array of an .npz file with the keyword that found each image
 RECORD = "unpacked.json"  # in the output folder
@@ -91,6 +101,7 @@ def unpack_arrays(root: Path, out_dir: Path, per_class: int | None = None) -> di
         )
     job = {"sha256": {file.stem: sha256_of(file) for file in files}, "per_class": per_class}
     with locked(out_dir.with_name(f".{out_dir.name}.lock")):
+        remove_leftovers(out_dir)
         if out_dir.exists():
             return _read_counts(out_dir, job)
         with atomic_folder(out_dir) as temporary:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 import struct
 import zipfile
@@ -11,22 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...errors import ZIP_ERRORS
 from ...files import open_file, pread, require_size
 
 MAX_FILE_BYTES = 400_000_000  # of an image file or entry: `MAX_PIXELS` uncompressed pixels with transparency
 MAX_ARRAY_RATIO = 100  # unpacked to packed size of larger .npz data; images of real data reach 10
-# What zipfile and its decompressors raise on damaged archives, besides `OSError`.
-ZIP_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    MemoryError,
-    OverflowError,
-    RuntimeError,  # includes NotImplementedError: an unknown compression method
-    ValueError,
-)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of name and extra field
 _PIECE = 4096  # packed bytes that zipfile unpacks at once, to at most 80 MB
 
@@ -60,6 +48,8 @@ class ZipEntries:
         except BaseException:
             self._file.close()
             raise
+        # An entry without a name cannot be a file, and zipfile fails when it is asked whether it is a folder.
+        self.zip.filelist[:] = [info for info in self.zip.filelist if info.filename]
         self._num_bytes = os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:

@@ -22,9 +22,9 @@ from ...data.parallel import ProgressCallback, run_in_threads, show_progress
 from ...data.sources.decode import UnreadableError, decode_whole
 from ...data.sources.manifest import Row, is_inside
 from ...data.sources.tree import Item, Reader
+from ...errors import one_line
 from ...files import real_path
 from ..store import DAMAGED
-from ..untrusted import one_line
 
 Signatures = NDArray[np.float32]  # (n, *SHAPE); unit vectors, or zero for images of a single color
 _Matrix = NDArray[np.float32]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from ...data.parallel import ProgressCallback
 from ...data.sources.manifest import MAX_LICENSE_CHARS, REFUSED, Row
+from ...errors import one_line
 from ..collection_report import CollectionReport, count_classes
 from ..store import Store
-from ..untrusted import MAX_URL_LENGTH, TRANSIENT_REASONS, LimitReached, Picture, Refused, check_picture, one_line
+from ..untrusted import MAX_URL_LENGTH, TRANSIENT_REASONS, LimitReached, Picture, Refused, check_picture
 from .engines import Candidate, Engine
 from .fetch_url import Fetcher
 

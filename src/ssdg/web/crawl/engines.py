@@ -17,8 +17,8 @@ from queue import Queue
 from typing import Any, Protocol
 from urllib.parse import quote_plus
 
-from ...errors import UserError, unknown
-from ..untrusted import CLASS, LICENCE, URL, LimitReached, Refused, one_line, read_table
+from ...errors import UserError, one_line, unknown
+from ..untrusted import CLASS, LICENCE, URL, LimitReached, Refused, read_table
 from .fetch_url import Fetcher
 
 ICRAWLER = "icrawler:"
