@@ -38,9 +38,11 @@ TRIALS = {  # by extra; none: the package alone
     "train": Trial((f"ssdg train {FOLDERS} --out runs/best --dry-run",)),
     "demo": Trial(("ssdg data unpack digits digits/ --per-class 2",)),
     "pretrained": Trial((f"ssdg train {FOLDERS} --out runs/lite1 --dry-run backbone=efficientnet-lite1 size=64",)),
-    "export": Trial(("ssdg export runs/export --format onnx -o again.onnx", "ssdg predict again.onnx images/night")),
+    "export": Trial(
+        ("ssdg export runs/export --format onnx -o again.onnx", "ssdg predict again.onnx images/night -o again.csv")
+    ),
     "tensorboard": Trial((f"ssdg train {FOLDERS} --out runs/board --tensorboard --preset quick {TINY} {LABELER}",)),
-    "web": Trial(("ssdg web ingest images/photo --out crawl", "ssdg web audit crawl --against images/night")),
+    "web": Trial(("ssdg web ingest images/photo --out crawl", "ssdg web audit crawl --similarity 1")),
     # Their commands need a cluster or a model folder: that the packages load together with ours is what is checked.
     "ray": Trial(("python -c 'import ray, ssdg; ssdg.SSDG'",)),
     "hf": Trial(("python -c 'import transformers, ssdg; ssdg.SSDG'",)),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
-HEREDOC = re.compile(r"<<-?'?(\w+)'?.*?\n\1$", re.DOTALL | re.MULTILINE)
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
@@ -51,26 +48,3 @@ def code_blocks(page: Path, language: str) -> list[tuple[int, str]]:
     """The fenced blocks of a language, with the line on which each begins."""
     fences = [token for token in tokens(page) if token.type == "fence" and token.info.strip() == language]
     return [(token.map[0] + 1 if token.map else 0, token.content) for token in fences]
-
-
-def commands(script: str) -> Iterator[list[str]]:
-    """The arguments of each `ssdg` command of a shell script, also behind pipes and in `python -m ssdg`."""
-    pending = ""
-    for line in HEREDOC.sub("", script).replace("\\\n", " ").splitlines():
-        lexer = shlex.shlex(pending + line, posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
-        try:
-            words = list(lexer)
-        except ValueError:  # a quotation that ends on a later line
-            pending += line + "\n"
-        else:
-            pending = ""
-            yield from _commands_of_words(words)
-
-
-def _commands_of_words(words: list[str]) -> Iterator[list[str]]:
-    ends = [n for n, word in enumerate(words) if re.fullmatch(r"[();<>|&]+|[{}]", word)]
-    for start, end in zip([-1, *ends], [*ends, len(words)], strict=True):
-        command = words[start + 1 : end]
-        if "ssdg" in command and "install" not in command:
-            yield [word for word in command[command.index("ssdg") + 1 :] if word != "..."]

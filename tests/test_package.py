@@ -12,8 +12,9 @@ import yaml
 from packaging.requirements import Requirement
 
 import ssdg
+from command_lines import commands, wrong_commands
 from release.artifacts import ROOT, Artifacts, build_artifacts
-from release.extras import NO_TORCH, TRIALS, common_commands, next_extra
+from release.extras import NO_TORCH, PREPARE, TRIALS, common_commands, next_extra
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/workflows").glob("*.yml")}
@@ -80,6 +81,13 @@ def test_an_extra_without_torch_is_tried_without_it(extra: str) -> None:
     brings_torch = extra == "train" or "ssdg[train]" in lines
     assert TRIALS[extra].trains == brings_torch
     assert (NO_TORCH in common_commands(extra)) != brings_torch
+
+
+@pytest.mark.parametrize("extra", TRIALS)
+def test_commands_of_a_trial_exist(extra: str) -> None:
+    script = "\n".join([*PREPARE, *common_commands(extra), *TRIALS[extra].commands])
+    assert len(list(commands(script))) > 4
+    assert not wrong_commands(script)
 
 
 def test_workflows_run_what_the_classifiers_say() -> None:

@@ -5,49 +5,15 @@ from __future__ import annotations
 import ast
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cyclopts import CycloptsError
 
 import ssdg
-from pages import PAGES, code_blocks, commands, page_name
-from ssdg.cli import add_reject_default, app, replace_stdin_dash
-from ssdg.cli.train import SETTING
-from ssdg.config import parse_overrides, resolve
-from ssdg.errors import UserError
+from command_lines import commands, wrong_commands
+from pages import PAGES, code_blocks, page_name
 
 SHELL = [page for page in PAGES if code_blocks(page, "sh")]
 PYTHON = [page for page in PAGES if code_blocks(page, "python")]
-
-
-def check_command(words: list[str]) -> None:
-    """Parse a command without running it; for `ssdg train`, check its settings too."""
-    known = replace_stdin_dash(add_reject_default(words))
-    _, bound, _ = app.parse_args(known, exit_on_error=False, print_error=False)
-    if words[:1] == ["train"] and "$" not in " ".join(words):
-        check_settings(bound.arguments)
-
-
-def check_settings(options: dict[str, Any]) -> None:
-    """Resolve the settings of `ssdg train`; those of a plugin or of a file are not known here."""
-    words = [*options.get("words", ()), *(options.get("unlabeled") or ()), *(options.get("web") or ())]
-    settings = [word for word in words if SETTING.match(word)]
-    if "plugin" in options or any("=" not in word for word in settings):
-        return
-    flags = {name: options[name] for name in ("method", "preset", "setting", "web_label") if name in options}
-    resolve({"labeled": "x", "preset": "best", **flags, **parse_overrides(settings)}, kind="photo", size=224)
-
-
-def wrong_commands(script: str) -> list[str]:
-    """The commands that the command line refuses, with the reason."""
-    wrong = []
-    for words in commands(script):
-        try:
-            check_command(words)
-        except (CycloptsError, UserError) as error:
-            wrong.append(f"ssdg {' '.join(words)}: {error}")
-    return wrong
 
 
 @pytest.mark.parametrize("page", SHELL, ids=page_name)
