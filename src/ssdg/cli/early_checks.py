@@ -91,7 +91,7 @@ def check_folders(settings: Mapping[str, Any]) -> None:
         raise UserError("no labeled domain was given; add --labeled (a domain of --data, or a folder)")
     if data is None:
         folders = [*_paths(settings.get("unlabeled")), *_paths(settings.get("web"))]
-        check_disjoint(*_paths(labeled)[:1], folders, next(iter(_paths(settings.get("target"))), None))
+        check_disjoint(_paths(labeled)[0], folders, next(iter(_paths(settings.get("target"))), None))
     elif str(data) in EMBEDDED:
         from ..data.embedded.digits import check_packages
 

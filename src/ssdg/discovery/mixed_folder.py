@@ -107,4 +107,6 @@ def domain_names(mixture: str, clustering: Clustering) -> tuple[str, ...]:
 def spread_samples(confidence: Sequence[float] | NDArray[np.float64], most: int) -> NDArray[np.intp]:
     """Return the rows of up to `most` images from the most to the least confident, evenly spread."""
     order = np.argsort(-np.asarray(confidence), kind="stable")
-    return order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int))]
+    chosen: NDArray[np.intp] = np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(np.intp)
+    rows: NDArray[np.intp] = order[np.unique(chosen)]
+    return rows

@@ -51,7 +51,7 @@ class Forecast:
 
     def training(self, stages: Sequence[Mapping[str, Any]]) -> float:
         """Return the seconds of all steps."""
-        return sum(stage["steps"] * self.step(stage["key"]) for stage in stages)
+        return float(sum(stage["steps"] * self.step(stage["key"]) for stage in stages))
 
     @property
     def evaluation(self) -> float:
