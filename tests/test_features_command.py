@@ -22,7 +22,7 @@ from ssdg.artifact import feature_encoder
 from ssdg.artifact.feature_encoder import backbone_encoder, predicting_backbones
 from ssdg.cli import call
 from ssdg.data.augment import to_float
-from ssdg.data.sources.decode import decode
+from ssdg.data.sources.decode import ResizeMode, decode
 from ssdg.inference import feature_export
 from ssdg.inference.find_images import find_images
 from ssdg.inference.stream import NOT_FINITE
@@ -97,6 +97,7 @@ def test_rows_are_the_forward_pass_in_the_order_of_the_images(photos: Path, weig
     assert not reasons
     assert meta == {
         **{"ssdg": __version__, "backbone": "digits-cnn", "weights": "digits.pt", "size": 32, "precision": "fp32"},
+        "resize": "squash",
         **{"weights_digest": weights_digest(backbone), "decoder": meta["decoder"]},
     }
 
@@ -169,6 +170,7 @@ class Extreme:
     """An encoder of a huge, an infinite and a plain image."""
 
     size, batch, num_features = 32, 3, 2
+    resize: ResizeMode = "squash"
 
     def encode(self, images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.array([[1e6, -1e6], [np.inf, 0], [1, 2]], np.float32)[: len(images)]

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from ssdg.cli import call
+from ssdg.data.sources.decode import ResizeMode
 from ssdg.data.sources.tree import Item
 from ssdg.inference import stream
 from ssdg.inference.agreement import MIN_AGREEMENT, SAMPLE, StreamRule, agreement, decide, sample_batches
@@ -59,6 +60,7 @@ class Grey:
     has_faster: bool = True
     classes: tuple[str, ...] = ("dark", "light")
     size: int = 8
+    resize: ResizeMode = "squash"
     batch: int = 32
     rejection: Rejection | None = None
     dies_after: int = 10**9

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ssdg.data.sources.decode import ResizeMode
 from ssdg.data.sources.tree import Item, Reader
 from ssdg.errors import UserError
 from ssdg.inference.classifier import Answer, OutOfMemory
@@ -27,6 +28,7 @@ class Brightness:
     batch_sizes: list[int] = field(default_factory=list)
     classes: tuple[str, ...] = ("dark", "light")
     size: int = 8
+    resize: ResizeMode = "squash"
     rejection: Rejection | None = None
 
     def free_bytes(self) -> int:
