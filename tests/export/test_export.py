@@ -19,7 +19,8 @@ from ssdg.export.graph import GraphOptions, describe, trace
 from ssdg.export.onnx_files import METADATA_FILE, METADATA_KEY, onnx_session
 from ssdg.export.parity import NUM_NOISE, load_thumbnails, load_user_images, make_noise, spread_evenly
 
-METADATA = {"format": 1, "classes": ["bar", "disc", "ring"], "size": 32, "learner": "eid", "backbone": "digits-cnn"}
+METADATA = {"format": 1, "classes": ["bar", "disc", "ring"], "size": 32, "resize": "squash", "learner": "eid"}
+METADATA |= {"backbone": "digits-cnn"}
 
 
 def args(*values: object) -> list[str]:
