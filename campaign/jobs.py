@@ -22,7 +22,7 @@ class Job:
 
     `exact` are glob patterns below `out`. `weight` is how often it is chosen: less often if it takes long.
     `code` is its exit code when nothing disturbs it. `fill` writes what has to be in `out` before.
-    `place` puts a disturbance into the process that it is for, which is not always the one of the command.
+    `inject` puts a disturbance into the process that it is for, which is not always the one of the command.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Job:
     weight: float = 2.0
     code: int = 0
     fill: Callable[[Path], object] | None = None
-    place: Callable[[Setup], Setup] = lambda disturb: disturb
+    inject: Callable[[Setup], Setup] = lambda disturb: disturb
     is_worker: bool = False
 
     def start_folder(self, out: Path) -> Path:
@@ -44,7 +44,7 @@ class Job:
 
     def run(self, out: Path, disturb: Setup = lambda: None, signal_after: tuple[int, float] | None = None) -> Outcome:
         """Run the command once."""
-        setup = self.place(disturb)
+        setup = self.inject(disturb)
         return run_command(self.words(out), out.parent, setup=setup, signal_after=signal_after, limit=LIMIT)
 
 
@@ -75,8 +75,8 @@ def training_jobs(seeds: Seeds) -> list[Job]:
         Job("train mcd", lambda out: (*seeds.train(), "--method", "mcd", "--out", out / "run"), WEIGHTS, 3),
         Job("train eid", lambda out: (*seeds.train(), "cycles=1", "--out", out / "run"), WEIGHTS, 3),
         Job("train frozen", lambda out: (*seeds.train(out / "cache"), *frozen, "--out", out / "run"), WEIGHTS, 3),
-        Job("bench launcher", bench_words, CELLS, 1, place=into_launcher),
-        Job("bench worker", bench_words, CELLS, 3, place=into_worker, is_worker=True),
+        Job("bench launcher", bench_words, CELLS, 1, inject=into_launcher),
+        Job("bench worker", bench_words, CELLS, 3, inject=into_worker, is_worker=True),
     ]
 
 

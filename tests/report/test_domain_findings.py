@@ -59,10 +59,10 @@ FAR = "The unseen domain night resembles no training domain."
 
 def test_unlabeled_domains_that_look_alike(made: Make) -> None:
     run = made(photo=("labeled", 60, 10), art=("unlabeled", 150, 20), sketch=("unlabeled", 150, 20))
-    found = numbers(run)
-    assert list(found) == [ALIKE]
-    assert found[ALIKE].endswith("standard deviations in brightness, colorfulness, contrast and texture apart")
-    assert float(found[ALIKE].split()[0]) < 0.2
+    findings = numbers(run)
+    assert list(findings) == [ALIKE]
+    assert findings[ALIKE].endswith("standard deviations in brightness, colorfulness, contrast and texture apart")
+    assert float(findings[ALIKE].split()[0]) < 0.2
     assert advice_of(run).endswith("split the images by style instead (--discover-domains auto).")
 
 
@@ -82,9 +82,9 @@ def test_a_handful_of_images_is_not_compared(made: Make) -> None:
 
 def test_a_target_that_resembles_no_training_domain(made: Make) -> None:
     run = made(photo=("labeled", 150, 20), art=("unlabeled", 150, 24), night=("target", 50, 4))
-    found = numbers(run)
-    assert list(found) == [FAR]
-    assert "from the nearest, photo; for training domains, at most" in found[FAR]
+    findings = numbers(run)
+    assert list(findings) == [FAR]
+    assert "from the nearest, photo; for training domains, at most" in findings[FAR]
     assert "--unlabeled FOLDER" in advice_of(run)
 
 
@@ -98,8 +98,8 @@ def test_a_target_no_farther_than_training_domains_from_each_other(made: Make) -
 
 
 def test_a_target_next_to_one_training_domain_only(made: Make) -> None:
-    found = numbers(made(photo=("labeled", 150, 20), night=("target", 50, 4)))
-    assert found[FAR].endswith("from the nearest, photo")
+    findings = numbers(made(photo=("labeled", 150, 20), night=("target", 50, 4)))
+    assert findings[FAR].endswith("from the nearest, photo")
     assert numbers(made(photo=("labeled", 150, 20), night=("target", 150, 20))) == {}
 
 

@@ -36,15 +36,15 @@ def test_one_class_that_dominates(healthy: Run, kind: LabelKind, name: str) -> N
 
 
 def test_a_class_without_labels(healthy: Run) -> None:
-    found = numbers(replace(healthy, labels=labels("pseudo-labels", 2, "art", [0, 0, 1])))
-    assert found == {"No image of art has the pseudo-label horse.": "1 of 3 classes in cycle 2"}
+    findings = numbers(replace(healthy, labels=labels("pseudo-labels", 2, "art", [0, 0, 1])))
+    assert findings == {"No image of art has the pseudo-label horse.": "1 of 3 classes in cycle 2"}
     selected = labels("pseudo-labels", 2, "art", [0, 0, 1, 2], keep=[True, True, True, False])
     assert list(numbers(replace(healthy, labels=selected))) == [
         "No selected image of art has the pseudo-label horse."
     ]
     clean = labels("clean-set", 2, "art", [0, 0, 1])
-    found = numbers(replace(healthy, labels=clean))
-    assert found == {"The clean set of art has no images of class horse.": "1 of 3 classes in cycle 2"}
+    findings = numbers(replace(healthy, labels=clean))
+    assert findings == {"The clean set of art has no images of class horse.": "1 of 3 classes in cycle 2"}
     assert (
         numbers(replace(healthy, labels=labels("clean-set", 2, "art", [0, 1]))) == {}
     )  # two of three classes at best
@@ -53,8 +53,8 @@ def test_a_class_without_labels(healthy: Run) -> None:
 def test_a_class_with_hardly_any_labels(healthy: Run) -> None:
     """An even share of 60 labels is 20: fewer than 4 are few."""
     few = [0] * 28 + [1] * 29 + [2] * 3
-    found = numbers(replace(healthy, labels=labels("pseudo-labels", 2, "art", few)))
-    assert found == {
+    findings = numbers(replace(healthy, labels=labels("pseudo-labels", 2, "art", few)))
+    assert findings == {
         "Few images of art have the pseudo-label horse.": "3 of class horse in cycle 2; an even share is 20"
     }
     run = replace(healthy, labels=labels("clean-set", 2, "art", few))
@@ -152,8 +152,8 @@ def test_a_known_truth_decides_over_indirect_signs(healthy: Run) -> None:
 
 def test_networks_that_do_not_agree(healthy: Run) -> None:
     split = labels("clean-set", 1, "art", [0, 1, 2], votes=[[0, 1, 2], [0, 2, 1]])
-    found = numbers(replace(healthy, labels=split))
-    assert found == {"The networks agree on less than half of art.": "33.3 % in cycle 1"}
+    findings = numbers(replace(healthy, labels=split))
+    assert findings == {"The networks agree on less than half of art.": "33.3 % in cycle 1"}
     half = labels("clean-set", 1, "art", [0, 1, 2, 0], votes=[[0, 1, 2, 0], [0, 1, 1, 1]])
     assert numbers(replace(healthy, labels=half)) == {}
 
