@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from runs import same_weights, short_settings
 from ssdg.cli import call
@@ -18,7 +17,6 @@ from ssdg.engine.timing.dry_run import describe_steps, human_bytes, human_time
 from ssdg.engine.timing.forecast import Forecast, Maps, count_maps, folder_bytes, forecast_run, output_names
 from ssdg.engine.timing.speed import FIXED_SECONDS, Speed, Work, measure_speed
 from ssdg.machine import start_machine
-from ssdg.models.backbones import build_backbone
 
 SMALL = ["backbone=digits-cnn", "size=32", "batch=4", "epochs=2", "precision=fp32"]
 STAGES: list[dict[str, Any]] = [
@@ -76,15 +74,6 @@ def test_the_display_shows_the_estimate(capsys: pytest.CaptureFixture[str], tmp_
         task = display.bar.tasks[0]
     assert task.fields["left"] == "2:36"  # 3 + 106 + 20 + 12 + 15
     assert "expected   about 2:36: 38 steps, evaluation and final scoring" in capsys.readouterr().out
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A weight file, in place of pretrained weights."""
-    torch.manual_seed(3)
-    path = tmp_path_factory.mktemp("weights") / "cnn.pth"
-    torch.save(build_backbone("digits-cnn").state_dict(), path)
-    return str(path)
 
 
 def command(world: Path, cache: Path, out: Path, *more: str) -> list[str]:

@@ -23,15 +23,6 @@ from ssdg.models.backbones import build_backbone
 from ssdg.models.heads import LinearHead, UnitHead
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A weight file of the digits CNN, in place of pretrained ones."""
-    torch.manual_seed(3)
-    path = tmp_path_factory.mktemp("weights") / "cnn.pth"
-    torch.save(build_backbone("digits-cnn").state_dict(), path)
-    return str(path)
-
-
 def train(
     world: Path, cache: Path, folder: Path, weights: str, method: str, probe: bool, **more: Any
 ) -> dict[str, Any]:
