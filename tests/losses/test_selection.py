@@ -11,6 +11,7 @@ from ssdg.losses.selection import (
     clean_mask,
     clean_rate,
     fair_share_mask,
+    mean_over_networks,
     num_selected,
     small_loss_rows,
     view_agreement,
@@ -227,14 +228,15 @@ def test_view_agreement_of_two_networks_is_that_of_their_mean():
     """Networks of the plain image say 0.9 and 0.3 of class 0, those of the view 0.6 and 0.3: 0.6 against 0.45."""
     of_class_0 = torch.tensor([[0.9, 0.8], [0.3, 0.8], [0.6, 0.8], [0.3, 0.8]], dtype=torch.float64)
     logits = torch.stack([of_class_0, 1 - of_class_0], -1).log()
-    assert view_agreement(logits, num_networks=2) == 0.5
-    assert view_agreement(logits) == 4 / 6  # as three views of one network: image 0 agrees once, image 1 always
+    assert view_agreement(mean_over_networks(logits, 2)) == 0.5
+    # As four views of one network, image 0 agrees once, image 1 always.
+    assert view_agreement(mean_over_networks(logits, 1)) == 4 / 6
 
 
 @pytest.mark.parametrize("num_networks", [1, 2])
 def test_without_views_all_agree(num_networks):
-    assert view_agreement(votes_for(*[[0, 1, 2]] * num_networks), num_networks) == 1.0
-    assert view_agreement(votes_for([0, 1], [2, 0]), num_networks=2) == 1.0  # networks differ, not views
+    assert view_agreement(mean_over_networks(votes_for(*[[0, 1, 2]] * num_networks), num_networks)) == 1.0
+    assert view_agreement(mean_over_networks(votes_for([0, 1], [2, 0]), 2)) == 1.0  # networks differ, not views
 
 
 def test_view_agreement_of_no_sample_is_an_error():

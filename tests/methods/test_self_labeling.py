@@ -305,6 +305,15 @@ def test_fewer_images_are_selected_where_views_disagree(trust, num_changed, expe
     assert counts == dict.fromkeys(range(3), expected)
 
 
+@pytest.mark.parametrize(("has_keyword", "expected"), [(True, 48), (False, 12)])
+def test_keywords_that_settle_what_views_disagree_on_restore_trust(has_keyword, expected):
+    """Views change half of the predictions, all of them unsure ones, for which a keyword that fits decides."""
+    keywords = np.arange(60) % 3 if has_keyword else np.full(60, -1)
+    y, keep = RememberingShare(0.8, trust=2.0, keywords=keywords)(with_changed_views(30))
+    assert int(keep.sum()) == expected  # 0.8 of all, or a quarter of these
+    assert y.tolist() == (np.arange(60) % 3).tolist()
+
+
 def test_networks_that_disagree_are_not_views_that_do():
     """Two networks of the plain image: their mean is what a view is compared with, and there is none."""
     logits = with_changed_views(30)

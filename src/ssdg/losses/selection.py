@@ -77,13 +77,18 @@ def fair_share_mask(probs: Tensor, rate: float) -> Tensor:
     return selected
 
 
-def view_agreement(logits: Tensor, num_networks: int = 1) -> float:
-    """Return how often the plain image and a randomized view get the same class, of (views · networks, n, K): [0, 1].
+def mean_over_networks(logits: Tensor, num_networks: int) -> Tensor:
+    """Return the mean probabilities of each view, (views, n, K), of logits (views · networks, n, K)."""
+    return logits.reshape(-1, num_networks, *logits.shape[1:]).softmax(-1).mean(1)
 
-    The first `num_networks` rows are of the plain image. Without further views, it is 1.
+
+def view_agreement(probs: Tensor) -> float:
+    """Return how often the plain image and a randomized view get the same class, of (views, n, K): [0, 1].
+
+    The first view is the plain image. Without further views, it is 1.
     """
-    require_rows(logits[0], "view_agreement")
-    votes = logits.reshape(-1, num_networks, *logits.shape[1:]).softmax(-1).mean(1).argmax(-1)
+    require_rows(probs[0], "view_agreement")
+    votes = probs.argmax(-1)
     return float((votes[1:] == votes[0]).double().mean()) if len(votes) > 1 else 1.0
 
 

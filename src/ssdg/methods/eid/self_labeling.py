@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.sets import Inputs, LabeledSet, PseudoLabels, Task, concat_labeled
-from ...losses.selection import fair_share_mask, view_agreement, weigh_keywords
+from ...losses.selection import fair_share_mask, mean_over_networks, view_agreement, weigh_keywords
 from ..api import Build, Learner, Span, Trainer, find_labeler
 from .averaged import build_networks
 from .labeling import Labeling
@@ -30,9 +30,9 @@ class RememberingShare:
     """A rule that selects the most confident images of every predicted class, at most a share of a fair share.
 
     It averages the probabilities over networks and views, and these with `remembered` ones of earlier cycles. The
-    share is `rate` · agreement^`trust`: where randomized views change many predictions, fewer pseudo-labels are right
-    and fewer are used. `keywords` (n,) of a crawl, -1 for none, are weighed by how often they match confident
-    predictions.
+    share is `rate` · agreement^`trust`: where randomized views change many labels, fewer labels are right and fewer
+    are used. `keywords` (n,) of a crawl, -1 for none, are weighed by how often they match confident predictions;
+    agreement is then that of the labels that include them.
     """
 
     rate: float
@@ -44,21 +44,26 @@ class RememberingShare:
 
     def __call__(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the class of highest probability, and the selection, for logits (views · networks, n, K)."""
-        probs = self.update(logits.softmax(-1).mean(0).numpy())
-        return self.select(torch.from_numpy(probs), view_agreement(logits, self.num_networks))
+        probs = torch.from_numpy(self.update(logits.softmax(-1).mean(0).numpy()))
+        views = mean_over_networks(logits, self.num_networks)
+        reliability = view_agreement(views)
+        weighed = torch.stack([self.weigh(view, reliability) for view in views])
+        return self.select(self.weigh(probs, reliability), view_agreement(weighed))
 
     def choose(self, labels: PseudoLabels) -> PseudoLabels:
         """Return the labels of another method, of which only those of the rule's share are selected."""
         assert self.remembered is not None
         votes = torch.from_numpy(labels.votes)  # those of the plain image first
         agreement = float((votes[1:] == votes[0]).double().mean()) if len(votes) > 1 else 1.0
-        y, keep = self.select(torch.from_numpy(self.remembered), agreement)
+        y, keep = self.select(self.weigh(torch.from_numpy(self.remembered), agreement), agreement)
         return replace(labels, y=y.numpy(), keep=keep.numpy() & labels.keep)
+
+    def weigh(self, probs: Tensor, reliability: float) -> Tensor:
+        """Return probabilities (n, K) that take the keywords into account, if there are any."""
+        return probs if self.keywords is None else weigh_keywords(probs, torch.from_numpy(self.keywords), reliability)
 
     def select(self, probs: Tensor, agreement: float) -> tuple[Tensor, Tensor]:
         """Return the class of highest probability and the selection, for probabilities (n, K)."""
-        if self.keywords is not None:
-            probs = weigh_keywords(probs, torch.from_numpy(self.keywords), agreement)
         return probs.argmax(-1), fair_share_mask(probs, self.rate * agreement**self.trust)
 
     def update(self, probs: Probs) -> Probs:
