@@ -70,13 +70,17 @@ def read_earlier(path: Path) -> dict[Key, Earlier]:
     }
 
 
-def with_rows_of(grid: Grid, earlier: Mapping[Key, Earlier]) -> Grid:
-    """Return the grid with the rows and tasks of earlier accuracies added."""
+def read_tasks(path: Path) -> list[str]:
+    """Read the tasks of a JSON file that this script wrote, in their order, including those without an accuracy."""
+    return list(json.loads(path.read_text(encoding="utf-8"))["tasks"])
+
+
+def with_rows_of(grid: Grid, earlier: Mapping[Key, Earlier], tasks: Iterable[str]) -> Grid:
+    """Return the grid with the rows of earlier accuracies added, and its tasks after those of the earlier table."""
     families = {row.name: row.family for row in grid.rows}
     added = {row: e.family for (row, _, _), e in earlier.items() if row not in families}
-    tasks = dict.fromkeys([*(task for _, task, _ in earlier), *grid.tasks])
     rows = [*grid.rows, *(GridRow(name, family) for name, family in added.items())]
-    return replace(grid, rows=tuple(rows), tasks=tuple(tasks))
+    return replace(grid, rows=tuple(rows), tasks=tuple(dict.fromkeys([*tasks, *grid.tasks])))
 
 
 def as_json(table: Table, commits: Mapping[Key, str]) -> str:
@@ -201,8 +205,9 @@ def main() -> None:
     text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise SystemExit(f"{page} lacks the line '{BEGIN}' or '{END}'")
-    earlier = read_earlier(page.with_suffix(".json")) if arguments.add else {}
-    results = MergedResults(with_rows_of(folder.grid, earlier), folder.by_cell, earlier)
+    stored = page.with_suffix(".json")
+    earlier, tasks = (read_earlier(stored), read_tasks(stored)) if arguments.add else ({}, [])
+    results = MergedResults(with_rows_of(folder.grid, earlier, tasks), folder.by_cell, earlier)
     table = make_table(results, "last-five")
     content = numbers(results, table, arguments.commit, arguments.machine)
     before, _, rest = text.partition(BEGIN)

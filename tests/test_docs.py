@@ -111,8 +111,8 @@ def test_earlier_accuracies_stay_in_a_results_page(tmp_path: Path) -> None:
         {"name": "probe", "family": "frozen", "cells": {"a>b": {"seeds": {"0": 50.0}}}},
     ]
     path = tmp_path / "suite.json"
-    path.write_text(json.dumps({"rows": rows, "commits": commits}))
-    earlier = script.read_earlier(path)
+    path.write_text(json.dumps({"tasks": ["a>c", "a>b"], "rows": rows, "commits": commits}))
+    earlier, tasks = script.read_earlier(path), script.read_tasks(path)
     cell = Cell("1", "eid", "a>b", 0, {})
     rerun = Cell("2", "eid", "a>b", 1, {})
     grid = Grid(
@@ -121,7 +121,8 @@ def test_earlier_accuracies_stay_in_a_results_page(tmp_path: Path) -> None:
     )  # fmt: skip
     scores = Scores(final={"mean": 71.0}, last_five={"mean": 71.0}, epochs_averaged=1)
     results = {"2": Result.model_construct(target=scores)}
-    merged = script.MergedResults(script.with_rows_of(grid, earlier), results, earlier)
+    merged = script.MergedResults(script.with_rows_of(grid, earlier, tasks), results, earlier)
+    assert merged.grid.tasks == ("a>c", "a>b")
     assert merged.scores("eid", "last-five") == {("a>b", 0): 70.0, ("a>b", 1): 71.0}
     assert merged.scores("probe", "last-five") == {("a>b", 0): 50.0}
     assert merged.commits("bbb") == {("eid", "a>b", 0): "aaa", ("eid", "a>b", 1): "bbb", ("probe", "a>b", 0): "aaa"}
