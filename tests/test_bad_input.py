@@ -124,7 +124,7 @@ def test_yaml_with_an_unknown_key(world: Path, cache: Path, tmp_path: Path, comp
 def test_labeled_folder_without_class_folders(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     flat = tmp_path / "flat"
     shutil.copytree(world / "photo" / "bar", flat)
-    assert "sub-folder" in complaint(*own(flat, cache, tmp_path / "run"))
+    assert "subfolder" in complaint(*own(flat, cache, tmp_path / "run"))
 
 
 def test_an_empty_class(world: Path, cache: Path, tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]

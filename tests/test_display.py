@@ -66,7 +66,7 @@ def test_what_is_told_of_images_of_no_class() -> None:
 def test_a_notebook_has_a_bar_if_it_can_draw_one(has_widgets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("ssdg.display.find_spec", lambda name: object() if has_widgets else None)
-    assert Screen("steps").bar.disable == (not has_widgets)
+    assert Screen().bar.disable == (not has_widgets)
 
 
 def recipe(kind: DataKind, **values: Any) -> str:

@@ -91,7 +91,7 @@ def test_folders_are_checked_before_weights(tmp_path: Path, monkeypatch: pytest.
     for preset in ("best", "paper"):
         with pytest.raises(UserError, match="does not exist"):
             setup.open_settings({"labeled": str(tmp_path / "none"), "preset": preset}, tmp_path)
-        with pytest.raises(UserError, match="no class sub-folders"):
+        with pytest.raises(UserError, match="no class subfolders"):
             setup.open_settings({"labeled": str(tmp_path / "flat"), "preset": preset}, tmp_path)
     world = write_world(tmp_path / "world")
     settings = {"data": str(world), "labeled": "photo", "method": "mcd", "web_label": "retained"}

@@ -129,7 +129,7 @@ def test_it_gets_a_dry_run_with_its_own_short_form(
     assert train(world, cache, plugin, "--out", tmp_path / "run", "--dry-run") == 0
     out = capsys.readouterr().out
     assert "dry run passed" in out
-    assert "cycle 1 · judge" in out
+    assert "cycle 1 · the judge" in out
     assert "cycle 2" not in out  # its own short form has one pass
     assert not (tmp_path / "run").exists()
 

@@ -94,7 +94,7 @@ class RunConfig(BaseModel):
     inference: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
         description="precision of frozen trunks and of labeling and evaluation, where bf16 is used only if a sample "
-        "keeps its answers; auto: bf16 where the hardware is fast at it",
+        "keeps its predictions; auto: bf16 where the hardware is fast at it",
     )
     freeze: str = Field(
         "none",

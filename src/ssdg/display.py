@@ -29,7 +29,7 @@ def is_watched() -> bool:
 class Screen:
     """A progress bar with the time left, and lines above it. Without a terminal there are lines only."""
 
-    def __init__(self, counted: str, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
         # A notebook needs ipywidgets to draw a bar.
         has_bar = find_spec("ipywidgets") is not None if self.console.is_jupyter else self.console.is_terminal
@@ -38,7 +38,7 @@ class Screen:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn(f"{counted} · {{task.fields[left]}} left"),
+            TextColumn("{task.fields[counted]} · {task.fields[left]} left"),
             console=self.console,
             transient=True,
             disable=not has_bar,
@@ -82,9 +82,11 @@ class Display(Screen):
     """Shows the events of a run. Without a folder (a dry run) it names no files and shows no scores."""
 
     def __init__(self, folder: Path | None, *, quiet: bool = False) -> None:
-        super().__init__("steps", quiet=quiet)
+        super().__init__(quiet=quiet)
         self.folder = folder
         self.clock = TimeLeft()
+        self.start = time.monotonic()
+        self.titles: dict[tuple[str, int], str] = {}
 
     @property
     def is_dry(self) -> bool:
@@ -125,10 +127,13 @@ class Display(Screen):
 
     def _on_start(self, event: Event) -> None:
         self.clock.expect(event["stages"])
+        self.titles = {(stage["key"], stage["round"]): stage.get("title", "") for stage in event["stages"]}
         if self.clock.forecast is not None:
             steps = f"{self.clock.total:,} steps, evaluation and final scoring"
-            self.say(f"  expected   about {duration(self.clock.left)}: {steps}")
-        self.task = self.bar.add_task("starting", total=self.clock.total, left=duration(self.clock.left))
+            end = time.strftime("%H:%M", time.localtime(time.time() + (self.clock.left or 0)))
+            self.say(f"  expected   about {duration(self.clock.left)}: {steps}; end at {end}")
+        left = duration(self.clock.left)
+        self.task = self.bar.add_task("starting", total=self.clock.total, counted="steps", left=left)
 
     def _on_discovered(self, event: Event) -> None:
         domains = ", ".join(f"{name} ({count:,} images)" for name, count in event["domains"].items())
@@ -138,8 +143,10 @@ class Display(Screen):
         layers = "all layers" if event["boundary"] == "all" else f"layers up to {event['boundary']}"
         size = f"{event['bytes_per_image'] / 1000:,.1f} kB per image with {event['views']} views"
         state = f"{event['missing']:,} to compute in {event['precision']}" if event["missing"] else "all stored"
-        self.say(f"frozen: {layers}; maps take {size}; {state}", "cyan")
-        self.extraction = self.bar.add_task("frozen layers", total=event["missing"], left="-", visible=False)
+        self.say(f"frozen layers: {layers}; stored maps take {size}; {state}", "cyan")
+        self.extraction = self.bar.add_task(
+            "frozen layers", total=event["missing"], counted="maps", left="-", visible=False
+        )
         self.extraction_start = time.monotonic()
 
     def _on_extract(self, event: Event) -> None:
@@ -159,14 +166,18 @@ class Display(Screen):
         self.bar.update(
             self.task,
             completed=self.clock.done,
-            description=f"cycle {event['round']} · {event['key']}",
+            description=self._stage(event),
             left=duration(self.clock.left),
         )
+
+    def _stage(self, event: Event) -> str:
+        title = self.titles.get((event["key"], event["round"])) or event["key"]
+        return f"cycle {event['round']} · {title}"
 
     def _on_epoch(self, event: Event) -> None:
         losses = [f"loss {event['loss']:.3f}"] if "loss" in event else []  # the parts are in events.jsonl
         scores = [f"{name} {event[name][-1]:.2f} %" for name in ("validation", "target") if name in event]
-        prefix = f"cycle {event['round']} · {event['key']} · epoch {event['epoch']}/{event['epochs']}"
+        prefix = f"{self._stage(event)} · epoch {event['epoch']}/{event['epochs']}"
         self.clock.pause()
         if self.is_dry:
             self.say(prefix)
@@ -183,7 +194,7 @@ class Display(Screen):
                 accuracy = f", accuracy {row['accuracy']:.2f} %"
                 if row["kept"] < row["images"] and row["kept_accuracy"] is not None:
                     accuracy += f" (selected: {row['kept_accuracy']:.2f} %)"
-            prefix = f"cycle {event['round']} · {event['key']} labels {name}"
+            prefix = f"cycle {event['round']} · {event.get('title') or event['key']} · {name}"
             counts = f"selected {row['kept']:,} of {row['images']:,}"
             self.say(f"{prefix:<44} {counts}{accuracy}{describe_crawl(row)}", "cyan")
 
@@ -205,7 +216,8 @@ class Display(Screen):
         assert self.folder is not None
         if target is not None:
             self.say(f"predictions for {target}: {self.folder / 'predictions.csv'}")
-        self.say(f"{result['seconds']:.0f} s of training; all numbers in {self.folder / 'result.json'}")
+        times = f"{duration(time.monotonic() - self.start)} in all, {duration(result['seconds'])} of it in training"
+        self.say(f"{times}; all numbers in {self.folder / 'result.json'}")
 
 
 def below_probe(result: dict[str, Any]) -> str:
@@ -225,15 +237,19 @@ def below_probe(result: dict[str, Any]) -> str:
 
 
 def score_table(title: str, scores: dict[str, Any]) -> Table:
-    """Return a table of final and last-five accuracies of each network and of their mean."""
+    """Return a table of final and last-five accuracies of each network and of their mean; one network is its mean."""
     table = Table(title=f"accuracy (%) on {escape(title)}", title_justify="left", title_style="bold")
     table.add_column("")
-    columns = list(scores["final"])
-    for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
+    names = {name: name.replace("_", " ") for name in scores["final"]}
+    if len(names) == 2:
+        names = {"mean": "network"}
+    columns = list(names)
+    for name in names.values():
+        table.add_column(name, justify="right")
     table.add_row("last epoch", *(f"{scores['final'][c]:.2f}" for c in columns))
-    mean_of = f"mean of last {scores['epochs_averaged']} epochs"
-    table.add_row(mean_of, *(f"{scores['last_five'][c]:.2f}" for c in columns))
+    if scores["epochs_averaged"] > 1:
+        mean_of = f"mean of last {scores['epochs_averaged']} epochs"
+        table.add_row(mean_of, *(f"{scores['last_five'][c]:.2f}" for c in columns))
     return table
 
 

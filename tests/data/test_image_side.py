@@ -136,8 +136,8 @@ def folder_with(content: str, root: Path) -> Path:
     ("content", "message"),
     [
         ("missing", "does not exist"),
-        ("nothing", "no class sub-folders"),
-        ("unsorted", "no class sub-folders"),
+        ("nothing", "no class subfolders"),
+        ("unsorted", "no class subfolders"),
         ("broken", "can be read"),
         ("file", "neither a folder nor a .zip archive"),
     ],

@@ -273,8 +273,8 @@ def test_wrong_own_folders(custom):
     class_folders(root / "other", {"cat": 1, "fish": 1})
     (root / "link").symlink_to(root / "pile")
     cases = [
-        ({"labeled": "flat"}, "no class sub-folders"),
-        ({"labeled": "empty"}, "no class sub-folders"),
+        ({"labeled": "flat"}, "no class subfolders"),
+        ({"labeled": "empty"}, "no class subfolders"),
         ({"labeled": "single"}, "single class 'cat'"),
         ({"labeled": "hollow"}, "no readable training image of 'dog'"),
         ({"labeled": "alone"}, "fewer than two images"),

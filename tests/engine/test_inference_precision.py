@@ -1,4 +1,4 @@
-"""Labeling and evaluation in bfloat16 where a sample keeps its answers."""
+"""Labeling and evaluation in bfloat16 where a sample keeps its predictions."""
 
 from __future__ import annotations
 

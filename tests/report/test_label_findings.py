@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from made_findings import advice_of, audit, labels, numbers
 
+from ssdg.report.curves import label_curves
 from ssdg.report.run_folder import Run
 from ssdg.schema import LabelKind
 
@@ -95,6 +96,45 @@ def test_labels_whose_accuracy_falls(healthy: Run) -> None:
     expected = "accuracy 90.0 % in cycle 1, 84.0 % in cycle 2"
     assert numbers(run("clean-set", "kept_accuracy", 90.0, 84.0)) == {text: expected}
     assert numbers(run("clean-set", "kept_accuracy", 90.0, 85.0)) == {}
+
+
+def rounds(run: Run, *accuracies: float) -> Run:
+    """Return the run with a round of self-training per accuracy in cycle 1, and another labeler in cycle 2."""
+    first = [
+        audit("pseudo-labels", 1, "art", accuracy=accuracy).model_copy(
+            update={"stage": f"round {number}", "title": f"self-training, round {number}"}
+        )
+        for number, accuracy in enumerate(accuracies[:-1], 1)
+    ]
+    later = audit("pseudo-labels", 2, "art", accuracy=accuracies[-1])
+    return replace(run, audits=(*first, later.model_copy(update={"stage": "networks", "title": "self-labels"})))
+
+
+def test_labels_that_later_ones_replace_are_not_reported(healthy: Run) -> None:
+    assert numbers(rounds(healthy, 20.0, 40.0, 60.0, 61.0)) == {}
+    text = "More than half of the pseudo-labels of art are wrong."
+    assert numbers(rounds(healthy, 20.0, 40.0, 45.0)) == {text: "accuracy 45.0 % in cycle 2"}
+
+
+def test_labels_that_are_worse_than_those_of_another_labeler_before(healthy: Run) -> None:
+    text = "Pseudo-labels of art get worse from cycle to cycle."
+    expected = "accuracy 66.0 % in cycle 1, 62.0 % in cycle 2"
+    assert numbers(rounds(healthy, 70.0, 66.0, 62.0)) == {text: expected}
+
+
+def test_labelings_in_a_row_are_one_curve(healthy: Run) -> None:
+    (figure,) = [f for f in label_curves(rounds(healthy, 20.0, 66.0, 62.0)) if f["title"] == "Pseudo-label accuracy"]
+    assert figure["series"] == [{"name": "art", "values": [20.0, 66.0, 62.0]}]
+    first = ["cycle 1, self-training, round 1", "cycle 1, self-training, round 2"]
+    assert figure["names"] == [*first, "cycle 2, self-labels"]
+    assert figure["x"] == "labeling (all cycles)"
+
+
+def test_longer_training_is_not_advised_where_it_has_no_effect(healthy: Run) -> None:
+    config = {"weights": "imagenet", "warm_epochs": 0, "iterations": 25, "labeler": {"epochs": 1, "max_iter": 100}}
+    file = healthy.file.model_copy(update={"config": config})
+    run = replace(healthy, file=file, labels=labels("pseudo-labels", 1, "art", [0] * 15 + [1] * 15))
+    assert "Use longer epochs (iterations=50)." in advice_of(run)
 
 
 DRIFT = "The pseudo-labels of art may be getting worse from cycle to cycle."

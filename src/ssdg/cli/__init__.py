@@ -30,7 +30,8 @@ app = App(
     "classify images of an unseen domain.",
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
-    default_parameter=Parameter(json_list=False, json_dict=False),  # a file may be named `[]`
+    # A file may be named `[]`; an empty list has no use on a command line.
+    default_parameter=Parameter(json_list=False, json_dict=False, negative_iterable=()),
 )
 COMMANDS = {
     "demo": ("ssdg.cli.demo:demo", "Train source-only and EID on embedded digits and compare them, in minutes."),
@@ -38,12 +39,12 @@ COMMANDS = {
     "resume": ("ssdg.cli.train:resume", "Resume the run in a folder."),
     "evaluate": (
         "ssdg.cli.evaluate:evaluate",
-        "Evaluate a trained run or an exported model on a folder with class sub-folders.",
+        "Evaluate a trained run or an exported model on a folder with class subfolders.",
     ),
     "predict": ("ssdg.cli.predict:predict", "Classify images with a trained run or an exported model."),
-    "features": ("ssdg.cli.features:features", "Export features of images from a backbone or a trained run."),
+    "features": ("ssdg.cli.features:features", "Extract features of images with a backbone or a trained run."),
     "export": ("ssdg.cli.export:export", "Export a trained model to an ONNX or .pt2 file for other programs."),
-    "bench": ("ssdg.cli.bench:app", "Run all cells of a table of the paper or of a custom grid."),
+    "bench": ("ssdg.cli.bench:app", "Run a benchmark: a table of the paper or a custom grid."),
     "methods": ("ssdg.cli.methods:methods", "List the available methods."),
     "table": (
         "ssdg.cli.table:table",
@@ -59,8 +60,8 @@ COMMANDS = {
         "ssdg.cli.discover_domains:discover",
         "Split mixed-domain images by style into domains; write a table and a contact sheet.",
     ),
-    "web": ("ssdg.cli.web:app", "Build web data: crawl images, or import an existing crawl."),
-    "data": ("ssdg.cli.data:app", "List, describe and verify image data."),
+    "web": ("ssdg.cli.web:app", "Build web data: crawl images or ingest an existing crawl, then audit it."),
+    "data": ("ssdg.cli.data:app", "List, download, describe and verify image data."),
 }
 for name, (import_path, help_text) in COMMANDS.items():
     app.command(import_path, name=name, help=help_text)

@@ -76,10 +76,10 @@ class GridDisplay(Screen):
     """Shows the progress of a launcher."""
 
     def __init__(self, folder: Path, grid: Grid, workers: int) -> None:
-        super().__init__("cells")
+        super().__init__()
         self.folder, self.grid, self.workers = folder, grid, workers
         self.cells = first_cells(grid)
-        self.task = self.bar.add_task(grid.name, total=len(self.cells), left="-")
+        self.task = self.bar.add_task(grid.name, total=len(self.cells), counted="cells", left="-")
         self.last_events: dict[str, CellEvent] = {}  # by id of the cell
 
     def __enter__(self) -> Self:
@@ -146,7 +146,7 @@ def counts_line(status: Status) -> str:
 
 def show_status(grid: Grid, status: Status) -> None:
     """Print counts, time left, running and failed cells."""
-    say, cells = Screen("cells").say, first_cells(grid)
+    say, cells = Screen().say, first_cells(grid)
     say(heading(grid), "bold")
     say(counts_line(status))
     left, workers = status.seconds_left(grid.cells), max(1, status.counts["running"])

@@ -40,7 +40,7 @@ def discover(
     Parameters
     ----------
     folder
-        Folder or .zip archive of images in any structure; names and sub-folders do not count.
+        Folder or .zip archive of images in any structure; names and subfolders are ignored.
     out
         The table to write, a .csv file: path, domain, confidence. The contact sheet has the same name with .png.
     domains

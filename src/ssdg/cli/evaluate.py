@@ -34,14 +34,14 @@ def evaluate(
     plugin: Path | None = None,
     json_: bool = False,
 ) -> int:
-    """Evaluate a trained run on a folder with class sub-folders: every readable image, once.
+    """Evaluate a trained run on a folder with class subfolders: every readable image, once.
 
     Parameters
     ----------
     model
         The folder of a finished run or of a model, or an .onnx file of ssdg export, which needs no torch.
     data
-        A folder or .zip archive with one sub-folder per class; with --reject also a folder ood of images of no class.
+        A folder or .zip archive with one subfolder per class; with --reject also a folder ood of images of no class.
     reject
         Predict 'unknown' for images that look unknown, rejecting at most this fraction of known images; 0.05 without
         a number. Reports accuracy against coverage, and how well out-of-distribution (OOD) images are rejected.
@@ -50,7 +50,7 @@ def evaluate(
     device
         auto, cpu, cuda or mps.
     precision
-        fp32, bf16, or auto: bf16 if the machine is fast at it and a sample of the images keeps its answers.
+        fp32, bf16, or auto: bf16 if the machine is fast at it and a sample of the images keeps its predictions.
     cache
         The folder for decoded images.
     plugin
@@ -154,7 +154,7 @@ def read_truth(classes: Sequence[str], data: Path, *, allow_ood: bool) -> tuple[
 
 def unscorable(data: Path, problem: str, classes: Sequence[str]) -> UserError:
     """Return the error for a folder that cannot be scored."""
-    return UserError(f"'{data}' {problem}; give a folder whose sub-folders are among {', '.join(classes)}")
+    return UserError(f"'{data}' {problem}; give a folder whose subfolders are among {', '.join(classes)}")
 
 
 def print_scores(scores: dict[str, Any], curve: Path | None) -> None:

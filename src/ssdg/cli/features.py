@@ -35,7 +35,7 @@ def features(
     threads: Threads = None,
     null: Flag = False,
 ) -> int:
-    """Export features of images: the pooled output of a backbone or of a trained run's backbone.
+    """Extract features of images: the pooled output of a backbone or of a trained run's backbone.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ def predict(
         auto, cpu, cuda or mps.
     precision
         fp32, bf16, or auto: fp32 for the first 512 images, then bf16 if the machine is fast at it and a sample of
-        these keeps its answers.
+        these keeps its predictions.
     plugin
         The Python file with the run's method, if it is a custom one.
     threads

@@ -172,19 +172,19 @@ def resume(
     run
         The run folder.
     device
-        auto, cpu, cuda or mps.  [default: as it was started]
+        auto, cpu, cuda or mps.  [default: as in the original run]
     threads
-        CPU threads.  [default: as it was started]
+        CPU threads.  [default: as in the original run]
     cache
-        Folder for decoded images.  [default: as it was started]
+        Folder for decoded images.  [default: as in the original run]
     save_seconds
-        Minimum seconds between two checkpoints.  [default: as it was started]
+        Minimum seconds between two checkpoints.  [default: as in the original run]
     tensorboard
-        Write curves for TensorBoard into the run folder.  [default: as it was started]
+        Write curves for TensorBoard into the run folder.  [default: as in the original run]
     wandb
-        Send the curves to this Weights & Biases project.  [default: as it was started]
+        Send the curves to this Weights & Biases project.  [default: as in the original run]
     plugin
-        The Python file of the run's custom method.  [default: as it was started, if you have named it before]
+        The Python file of the run's custom method.  [default: as in the original run, if you have named it before]
     """
     from ..schema import read_run_file
 
@@ -238,6 +238,7 @@ def new_profile(device: str) -> Profile:
 
 def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, options: RunOptions) -> int:
     """Train, or run all phases on a few images."""
+    from ..display import is_watched
     from ..engine.budget import open_timed_run
     from ..engine.setup import default_cache
 
@@ -250,7 +251,8 @@ def train_or_dry_run(settings: dict[str, Any], out: Path | None, dry_run: bool, 
         config, problem, speed = timed.config, timed.problem, timed.speed
         options.chosen.update(timed.chosen)
         if timed.note and machine.is_main:
-            print(timed.note)
+            # On a terminal, a forecast of the whole run follows, with its end.
+            print(timed.note if not timed.end or is_watched() else f"{timed.note}; expected end {timed.end}")
     if dry_run:
         return run_dry(config, problem, machine, folder, cache, options, speed)
     execute(config, problem, machine, folder, options, speed=speed)

@@ -99,9 +99,9 @@ def folder_problem(
     cache: Path,
     progress: ProgressCallback | None = None,
 ) -> Problem:
-    """Build the problem of custom folders: labeled with class sub-folders, unlabeled in any layout, optional target.
+    """Build the problem of custom folders: labeled with class subfolders, unlabeled in any layout, optional target.
 
-    `web` are crawls: their class sub-folders are the keywords that found the images.
+    `web` are crawls: their class subfolders are the keywords that found the images.
     """
     folders = [*unlabeled, *web]
     check_disjoint(labeled, folders, target)

@@ -75,7 +75,7 @@ def check_classes(labeled: Domain) -> None:
     classes = labeled.classes
     if not classes:
         raise UserError(
-            f"'{labeled.name}' has no class sub-folders; sort its images into one folder per class, or "
+            f"'{labeled.name}' has no class subfolders; sort its images into one folder per class, or "
             "use it as unlabeled"
         )
     if len(classes) < 2:

@@ -113,9 +113,9 @@ class Finding:
 
 
 def read_root(root: Path) -> Benchmark:
-    """Read the domains under a root; a class folder, whose sub-folders hold images, is one domain.
+    """Read the domains under a root; a class folder, whose subfolders hold images, is one domain.
 
-    A benchmark has a domain with classes, so sub-folders that all hold images directly are classes.
+    A benchmark has a domain with classes, so subfolders that all hold images directly are classes.
     """
     benchmark = read_benchmark(root, skip_damaged=True)
     if not is_class_folder(benchmark):
@@ -125,7 +125,7 @@ def read_root(root: Path) -> Benchmark:
 
 
 def is_class_folder(benchmark: Benchmark) -> bool:
-    """Return whether the sub-folders of a root are classes, not domains."""
+    """Return whether the subfolders of a root are classes, not domains."""
     if benchmark.layout == CLASS_LAYOUT:
         return True
     labels = [label for domain in benchmark.domains for label in domain.labels]

@@ -31,6 +31,7 @@ class Budget:
     settings: Flat
     note: str
     speed: Speed | None = None  # measured
+    end: str = ""  # when the run is expected to end, such as 17:05
 
 
 def fit_minutes(
@@ -53,6 +54,7 @@ class TimedRun:
     chosen: Flat
     note: str
     speed: Speed | None = None  # if it was measured now
+    end: str = ""
 
 
 def open_timed_run(
@@ -66,7 +68,7 @@ def open_timed_run(
     device: str,
 ) -> TimedRun:
     """Return the run with settings that fit `minutes`; a run that was started keeps those chosen then."""
-    note, speed = "", None
+    note, speed, end = "", None, ""
     if (folder / "run.json").exists():
         started = read_run_file(folder).options
         check_same_minutes(folder, started.minutes, minutes)
@@ -75,11 +77,11 @@ def open_timed_run(
         check_free(settings, config)
         budget = fit_minutes(config, problem, machine, cache, minutes, keep_views="views" in settings)
         chosen = json.loads(machine.same(json.dumps(budget.settings)))  # every process has its own speed
-        note, speed = budget.note, budget.speed
+        note, speed, end = budget.note, budget.speed, budget.end
     if "method" in chosen:  # too little time for the method: its settings have no meaning
         settings = {key: value for key, value in settings.items() if key in RUN_KEYS}
     opened = open_settings({**with_full_paths(settings), **chosen}, cache, device=device)
-    return TimedRun(*opened, chosen, note, speed)
+    return TimedRun(*opened, chosen, note, speed, end)
 
 
 def check_free(settings: Flat, config: RunConfig) -> None:
@@ -134,8 +136,8 @@ def choose_settings(
         return Budget(
             changes,
             f"{minutes:g} minutes: {num_steps:,} steps of {speed.step:.2f} s"
-            + (f" after frozen layers of {views} views" if work.num_trunks else "")
-            + f"; expected end {end}",
+            + (f" after frozen layers of {views} views" if work.num_trunks else ""),
+            end=end,
         )
     if work.num_trunks:
         smallest = replacement(config, "probe", freeze="all", views=0)

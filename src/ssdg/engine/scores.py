@@ -28,8 +28,8 @@ def all_logits(
 ) -> Tensor:
     """Return (networks, n, K) in float32 on the CPU: every image once, in order; `view` selects a stored view.
 
-    With `pipeline.inference` bf16, the backbones compute in bfloat16 if a sample keeps its answers: the choice is a
-    function of weights and images. The sample is not computed again.
+    With `pipeline.inference` bf16, the backbones compute in bfloat16 if a sample keeps its predictions: the choice is
+    a function of weights and images. The sample is not computed again.
     """
     learner.nets.eval()
     if not len(table):

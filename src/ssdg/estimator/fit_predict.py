@@ -92,7 +92,7 @@ def join_labels(X: Any, y: Any) -> Any:
 def fit_run(
     root: Path, params: Mapping[str, Any], inputs: FitInputs, callbacks: Sequence[Listener], *, is_temporary: bool
 ) -> Path:
-    """Train or resume; return the run's folder: `root`, or a sub-folder per run if `root` is temporary."""
+    """Train or resume; return the run's folder: `root`, or a subfolder per run if `root` is temporary."""
     settings = run_settings(params)
     check_options(params, callbacks)
     confirm_plugin(settings)
@@ -261,7 +261,7 @@ def read_labeled_inputs(inputs: Any, names: Sequence[str]) -> tuple[Images, NDAr
         labels = [label for _, label in images]
         check_labels(list(labels), "X", "required")
     if not images.count:
-        raise UserError(f"'{inputs}' contains no images; pass a folder with sub-folders among {', '.join(names)}")
+        raise UserError(f"'{inputs}' contains no images; pass a folder with subfolders among {', '.join(names)}")
     index = {name: row for row, name in enumerate(names)}
     y = [index.get(str(label), index.get(class_folder(label), -1)) for label in labels]
     if -1 in y:

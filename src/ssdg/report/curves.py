@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..schema import DomainAudit, Epoch, LabelKind
 from .run_folder import Run
@@ -133,12 +134,17 @@ def _least(bounds: tuple[float, float] | None) -> float:
 
 
 def losses(run: Run) -> list[Figure]:
-    """Return the losses of every stage; stages of a group share a figure."""
+    """Return the losses of every stage with more than one epoch; stages of a group share a figure."""
     figures: dict[tuple[str, str], list[Epoch]] = {}
     for row in run.epochs:
         group = run.stage(row).group
         figures.setdefault((group, "" if group else row.key), []).append(row)
-    return [_losses(run, group, rows) for (group, _), rows in figures.items() if any(row.losses for row in rows)]
+    drawn = [_losses(run, group, rows) for (group, _), rows in figures.items() if any(row.losses for row in rows)]
+    return [figure for figure in drawn if any(_num_known(curve["values"]) > 1 for curve in figure["series"])]
+
+
+def _num_known(values: Values) -> int:
+    return sum(value is not None for value in values)
 
 
 def _losses(run: Run, group: str, rows: Sequence[Epoch]) -> Figure:
@@ -203,24 +209,56 @@ def _kept_share(row: DomainAudit) -> float | None:
 
 
 def _audited(run: Run, title: str, kind: LabelKind, value: Callable[[DomainAudit], float | None], y: str) -> Figure:
-    """Return a curve per domain over the cycles; titles distinguish several labelings of a kind."""
-    several = len(run.titles(kind)) > 1
-    known = {
-        (f"{row.domain}: {row.title}" if several else row.domain, row.round): value(row.counts)
-        for row in run.audit_rows(kind, "images")
-    }
-    return _over_cycles(title, known, y)
-
-
-def _over_cycles(title: str, known: Mapping[tuple[str, int], float | None], y: str) -> Figure:
-    """Return a curve per name over the cycles; names without a value are left out."""
-    rounds = sorted({cycle for (_, cycle), value in known.items() if value is not None})
-    names = dict.fromkeys(name for (name, _), value in known.items() if value is not None)
-    series = {name: [known.get((name, cycle)) for cycle in rounds] for name in names}
-    ticks = [f"cycle {cycle}" for cycle in rounds]
-    return line(title, ticks, series, x="cycle", y=y, bounds=PERCENT, least=_least(PERCENT))
+    """Return a curve per domain over the labelings of a kind."""
+    rows = run.audit_rows(kind, "images")
+    keys = [run.lineage(kind, row.title, row.domain) for row in rows]
+    names = _lineage_names(zip(keys, (row.title for row in rows), strict=True))
+    points = [Point(names[key], row.round, row.title, value(row.counts)) for key, row in zip(keys, rows, strict=True)]
+    return _over_labelings(title, points, y)
 
 
 def _agreement(run: Run) -> Figure:
-    known = {(f"{labels.domain}: {labels.title}", labels.round): labels.agreement for labels in run.labels}
-    return _over_cycles("Agreement of networks and views", known, "agreement (%)")
+    keys = [(labels.kind, *run.lineage(labels.kind, labels.title, labels.domain)) for labels in run.labels]
+    names = _lineage_names(zip(keys, (labels.title for labels in run.labels), strict=True))
+    points = [
+        Point(names[key], labels.round, labels.title, labels.agreement)
+        for key, labels in zip(keys, run.labels, strict=True)
+    ]
+    return _over_labelings("Agreement of networks and views", points, "agreement (%)")
+
+
+class Point(NamedTuple):
+    """One labeling on a curve."""
+
+    curve: str
+    cycle: int
+    title: str
+    value: float | None
+
+
+def _lineage_names(titled: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
+    """Return the name of every lineage: its domain, with its last title if the domain has several."""
+    titles = dict(titled)
+    counts = Counter(domain for *_, domain in titles)
+    return {key: f"{key[-1]}: {title}" if counts[key[-1]] > 1 else key[-1] for key, title in titles.items()}
+
+
+def _over_labelings(title: str, points: Iterable[Point], y: str) -> Figure:
+    """Return a curve per name over the cycles, or over their labelings if a cycle has several in a row."""
+    known: dict[tuple[int, int], dict[str, Point]] = {}  # by cycle and number in it
+    numbers: Counter[tuple[str, int]] = Counter()
+    for point in points:
+        if point.value is not None:
+            numbers[point.curve, point.cycle] += 1
+            known.setdefault((point.cycle, numbers[point.curve, point.cycle]), {})[point.curve] = point
+    positions = sorted(known)
+    curves = dict.fromkeys(curve for at in known.values() for curve in at)
+    series = {curve: [at[curve].value if curve in (at := known[p]) else None for p in positions] for curve in curves}
+    is_split = any(number > 1 for _, number in positions)
+    ticks = [f"cycle {p[0]}{_titles_at(known[p].values()) if is_split else ''}" for p in positions]
+    x = "labeling (all cycles)" if is_split else "cycle"
+    return line(title, ticks, series, x=x, y=y, bounds=PERCENT, least=_least(PERCENT))
+
+
+def _titles_at(points: Iterable[Point]) -> str:
+    return ", " + " / ".join(dict.fromkeys(point.title for point in points))

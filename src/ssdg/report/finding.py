@@ -67,13 +67,23 @@ def _has_no_clean_sets(run: Run) -> bool:
     return not _has_clean_sets(run)
 
 
+def _labelers_take_steps(run: Run) -> bool:
+    """Whether more epochs change the labelers: a regression is solved to its optimum in one."""
+    labeler = run.config.get("labeler")
+    return not (isinstance(labeler, Mapping) and "max_iter" in labeler)
+
+
+def _starts_from_scratch(run: Run) -> bool:
+    return bool(run.config.get("weights", "none") == "none")
+
+
 SELECT_FEWER = (
     Remedy("clean_rate", "select fewer images", halved, _has_clean_sets),
     Remedy("last_share", "select fewer images", halved, _has_no_clean_sets),
 )
 SELECT_EVENLY = Remedy("clean_choice", "select the same number of every class", fixed("balanced"), _has_clean_sets)
-LONGER_LABELERS = Remedy("labeler.epochs", "train the labelers longer", doubled)
-LONGER_START = Remedy("warm_epochs", "train longer before the first cycle", _longer_start)
+LONGER_LABELERS = Remedy("labeler.epochs", "train the labelers longer", doubled, _labelers_take_steps)
+LONGER_START = Remedy("warm_epochs", "train longer before the first cycle", _longer_start, _starts_from_scratch)
 FEWER_CYCLES = Remedy("cycles", "use fewer cycles", one_less)
 MORE_EPOCHS = Remedy("epochs", "train longer", doubled)
 MORE_ITERATIONS = Remedy("iterations", "use longer epochs", doubled)

@@ -46,8 +46,9 @@ Counts = NDArray[np.int64]
 
 
 def _last(run: Run, kind: LabelKind, field: str) -> list[AuditRow]:
-    """Return the audit of every labeling and domain in the last cycle in which a field is known."""
-    return list({(row.title, row.domain): row for row in run.audit_rows(kind, field)}.values())
+    """Return the last audit of every domain in which a field is known; rounds before it are not in use any more."""
+    rows = run.audit_rows(kind, field)
+    return list({run.lineage(kind, row.title, row.domain): row for row in rows}.values())
 
 
 def wrong_labels(run: Run) -> Iterator[Finding]:
@@ -121,18 +122,19 @@ def _missing(labels: Labels, names: list[str], how_many: str) -> str:
 
 
 def _missing_advice(run: Run) -> str:
-    advice = suggest(run, SELECT_EVENLY, LONGER_LABELERS, LONGER_START)
+    advice = suggest(run, SELECT_EVENLY, LONGER_LABELERS, LONGER_START) or suggest(run, MORE_ITERATIONS, MORE_EPOCHS)
     return f"Not an issue if the domain has hardly any such images. {advice}".rstrip()
 
 
 def falling_labels(run: Run) -> Iterator[Finding]:
     """Report labels whose accuracy in the last cycle is below that of an earlier one."""
     for kind in KINDS:
-        accuracies: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        accuracies: dict[tuple[str, str], dict[int, float]] = {}  # the last labeling of every cycle counts
         for row in run.audit_rows(kind, FIELDS[kind]):
-            value = getattr(row.counts, FIELDS[kind])
-            accuracies.setdefault((row.title, row.domain), []).append((value, row.round))
-        for (_, domain), values in accuracies.items():
+            by_cycle = accuracies.setdefault(run.lineage(kind, row.title, row.domain), {})
+            by_cycle[row.round] = getattr(row.counts, FIELDS[kind])
+        for (_, domain), by_cycle in accuracies.items():
+            values = [(accuracy, cycle) for cycle, accuracy in by_cycle.items()]
             (best, best_cycle), (last, last_cycle) = max(values), values[-1]
             if last < best - MAX_FALL[kind]:
                 yield Finding(

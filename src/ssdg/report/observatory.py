@@ -75,7 +75,8 @@ def describe_samples(run: Run, left_out: list[str]) -> str:
 def observatory(run: Run, left_out: list[str]) -> dict[str, Any]:
     """Return sampled images with the labels of every labeling and cycle, and figures of all images."""
     names = class_names(run)
-    clean_sets_first = [*run.titles("clean-set"), *run.titles()]
+    # The page shows the first labeling in the last cycle: one that is not replaced by then.
+    clean_sets_first = [*run.titles("clean-set"), *(labels.title for labels in run.last_labels()), *run.titles()]
     return {
         "sampled": describe_samples(run, left_out),
         "classes": names,
@@ -105,7 +106,7 @@ def _domain(run: Run, name: str) -> dict[str, Any]:
     domain = run.samples.domains[name]
     rows = np.array(domain.rows, np.int64)
     stages = [
-        {"title": labels.title, "cycle": labels.round, **_sampled(labels, rows)}
+        {"title": labels.title, "kind": labels.kind, "cycle": labels.round, **_sampled(labels, rows)}
         for labels in run.labels
         if labels.domain == name
     ]

@@ -121,15 +121,28 @@ class Run:
             if getattr(counts, field) is not None
         ]
 
+    def lineage(self, kind: LabelKind, title: str, domain: str) -> tuple[str, str]:
+        """Return what labelings have in common of which a later one replaces an earlier one.
+
+        This is the domain, unless a stage labels a domain several times in a cycle: then titles distinguish them.
+        """
+        audits = [audit for audit in self.audits if audit.kind == kind]
+        keys = [(audit.stage, audit.round, name) for audit in audits for name in audit.domains]
+        return (title if len(set(keys)) < len(keys) else "", domain)
+
     def labels_of(self, title: str, domain: str) -> list[Labels]:
         """Return the labels that a labeling gave to a domain, by cycle."""
         matches = [labels for labels in self.labels if (labels.title, labels.domain) == (title, domain)]
         return sorted(matches, key=lambda labels: labels.round)
 
     def last_labels(self, kind: LabelKind | None = None) -> list[Labels]:
-        """Return the labels of the last cycle for every labeling and domain."""
+        """Return the labels that no later labeling replaces, for every kind and domain."""
         ordered = sorted(self.labels, key=lambda labels: labels.round)
-        last = {(labels.title, labels.domain): labels for labels in ordered if kind in (None, labels.kind)}
+        last = {
+            (labels.kind, self.lineage(labels.kind, labels.title, labels.domain)): labels
+            for labels in ordered
+            if kind in (None, labels.kind)
+        }
         return list(last.values())
 
 

@@ -96,7 +96,7 @@ def read_benchmark(root: Path, *, skip_damaged: bool = False) -> Benchmark:
 
 
 def read_class_folder(folder: Path, name: str) -> Domain:
-    """Read a folder or archive whose sub-folders are classes; images outside of them have the class ''."""
+    """Read a folder or archive whose subfolders are classes; images outside of them have the class ''."""
     tree = read_tree(folder)
     tops = {item.path.partition("/")[:2] for item in tree.images}
     is_wrapped = folder.is_file() and len(tops) == 1  # archives usually wrap everything in one folder

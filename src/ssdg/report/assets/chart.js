@@ -103,7 +103,7 @@ function plot(figure, width, hidden) {
 }
 
 function axes(figure, { low, high, x, y, width, slot, isBars }) {
-  const height = heightOf(figure), floor = height - BOTTOM, short = (name, index) => (figure.x.startsWith("epoch") ? String(index + 1) : cut(name.replace(/^cycle /, "")));
+  const height = heightOf(figure), floor = height - BOTTOM, short = (name, index) => (/^(epoch|labeling)/.test(figure.x) ? String(index + 1) : cut(name.replace(/^cycle /, "")));
   const longest = Math.max(...figure.names.map((name, index) => short(name, index).length));
   const every = Math.max(1, Math.ceil((7 * longest + 12) / slot));
   const lines = ticks(low, high).map((at) => draw("g", {},

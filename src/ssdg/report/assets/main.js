@@ -25,8 +25,11 @@ function drawSummary(summary) {
 function drawFindings(findings) {
   if (!findings.length) return el("p", {}, "No issues found.");
   return el("ul", { class: "findings" }, findings.map((finding) => el("li", { class: finding.level },
-    el("b", {}, finding.text), el("span", { class: "number" }, finding.number), finding.advice ? el("p", {}, finding.advice) : null)));
+    el("b", {}, finding.text), el("span", { class: "number" }, finding.number), finding.advice ? el("p", {}, withSettings(finding.advice)) : null)));
 }
+
+// Options and settings do not break between lines.
+const withSettings = (text) => text.split(/(--[a-z][\w-]*(?: [a-z][\w-]*(?=[),]))?|[a-z][\w.]*=[\w.-]*\w)/).map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
 function drawRun(run, index) {
   const id = `run${index}`;

@@ -50,20 +50,28 @@ function drawObservatory(run, id) {
     more.hidden = matches.length <= state.most;
     figures.show((figure) => belongs(figure.of, state));
   };
-  const change = () => { state.most = TILES; show(); };
+  const change = () => { state.most = TILES; cycleFilter(); show(); };
   const stages = labels.figures.map((figure) => figure.of);
   const domains = unique([...labels.domains.map((domain) => domain.name), ...stages.map((of) => of.domain)]);
-  const cycles = unique([...labels.domains.flatMap((d) => d.stages.map((s) => s.cycle)), ...stages.map((of) => of.cycle)].filter(Boolean)).sort((a, b) => b - a);
   const knows = labels.domains.some((domain) => domain.truth);
+  // The cycles of the chosen labeling, latest first.
+  const cycleBox = el("div");
+  const cycleFilter = () => {
+    const all = [...labels.domains.flatMap((d) => d.stages), ...stages].filter((of) => of.title === state.labeling && of.cycle);
+    const cycles = unique(all.map((of) => String(of.cycle))).sort((a, b) => b - a);
+    if (!cycles.includes(state.cycle)) delete state.cycle;
+    fill(cycleBox, cycles.length ? choose("Cycle", "cycle", cycles.map((cycle) => [cycle, cycle]), state, change) : null);
+  };
   const filters = el("div", { class: "filters" },
     choose("Domain", "domain", [["all", "all"], ...domains.map((name) => [name, name])], state, change),
     choose("Labels", "labeling", labels.labelings.map((title) => [title, title]), state, change),
-    cycles.length ? choose("Cycle", "cycle", cycles.map((cycle) => [String(cycle), String(cycle)]), state, change) : null,
+    cycleBox,
     labels.domains.length ? [
       choose("Images", "selection", SELECTION, state, change),
       choose("Class", "label", [["all", "all"], ...labels.classes.map((name, k) => [String(k), name])], state, change),
       choose("Votes", "votes", VOTES, state, change),
       knows ? choose("Truth", "truth", TRUTHS, state, change) : null] : null);
+  cycleFilter();
   show();
   return panel(`${id}-labels`, "Pseudo-labels", el("p", { class: "note" }, labels.sampled),
     labels.domains.length && !knows ? el("p", { class: "note" }, "The true classes are not known, so labels cannot be checked.") : null,
@@ -83,7 +91,9 @@ const belongs = (of, state) => (state.domain === "all" || of.domain === state.do
 
 function itemsOf(domain, state) {
   const at = (cycle) => domain.stages.find((stage) => stage.title === state.labeling && stage.cycle === cycle);
-  const now = at(Number(state.cycle)), before = at(Number(state.cycle) - 1);
+  const now = at(Number(state.cycle));
+  // In the first cycle of a labeling, the labels of another kind of labeler precede it.
+  const before = now && (at(now.cycle - 1) || domain.stages.findLast((stage) => stage.kind === now.kind && stage.cycle === now.cycle - 1));
   if (!now || (state.domain !== "all" && state.domain !== domain.name)) return [];
   return domain.paths.map((path, index) => ({
     domain: domain.name, index, path, label: now.y[index], keep: now.keep[index] === 1, confidence: now.confidence[index],
