@@ -13,6 +13,7 @@ from pathlib import Path
 from ..data.sources.tree import (
     IMAGE_SUFFIXES,
     NO_IMAGES,
+    TOO_DEEP,
     Item,
     archive_items,
     is_folder,
@@ -21,6 +22,7 @@ from ..data.sources.tree import (
     printable,
     suffix_of,
 )
+from ..data.sources.zip_entries import MAX_DEPTH
 from ..errors import UserError
 
 STDIN = "/dev/stdin"  # the input that stands for a list on standard input
@@ -140,7 +142,9 @@ def _walk(
         for name, is_folder in _list_folder(folder):
             path, display_path, child = f"{folder}/{name}", _join(display_folder, name), (*parts, name)
             if is_folder:
-                if pattern is None or pattern.may_match_below(child):
+                if len(ancestors) == MAX_DEPTH:
+                    yield UnreadablePath(display_path, TOO_DEEP)
+                elif pattern is None or pattern.may_match_below(child):
                     yield from _walk(path, display_path, pattern, child, ancestors | {identity})
             elif pattern is not None and not pattern.matches(child):
                 continue
