@@ -232,12 +232,27 @@ def is_pattern(value: str) -> bool:
 
 
 def matches_all(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Return whether the names of folders and file match all parts of a pattern."""
-    if not parts:
-        return not names
-    if parts[0] == ANY_FOLDERS:
-        return matches_all(names, parts[1:]) or (bool(names) and matches_all(names[1:], parts))
-    return bool(names) and fnmatchcase(names[0], parts[0]) and matches_all(names[1:], parts[1:])
+    """Return whether the names of folders and file match all parts of a pattern.
+
+    All numbers of parts that the names so far can match are tracked at once: trying each way takes exponential time.
+    """
+    matched = _with_empty_folders({0}, parts)
+    for name in names:
+        following = {
+            number if parts[number] == ANY_FOLDERS else number + 1
+            for number in matched
+            if number < len(parts) and (parts[number] == ANY_FOLDERS or fnmatchcase(name, parts[number]))
+        }
+        matched = _with_empty_folders(following, parts)
+    return len(parts) in matched
+
+
+def _with_empty_folders(matched: set[int], parts: Sequence[str]) -> set[int]:
+    """Add the numbers of parts that also match because `**` matches no folder."""
+    for number, part in enumerate(parts):
+        if number in matched and part == ANY_FOLDERS:
+            matched.add(number + 1)
+    return matched
 
 
 def matches_start(names: Sequence[str], parts: Sequence[str]) -> bool:
