@@ -59,7 +59,13 @@ ALLOWED = {
     "export": {"artifact", "data.sources", "methods.api"},
     "bench": {"config", "data", "engine", "machine", "methods", "schema"},
     "selection": {"bench.folder", "schema"},
-    "report": {"bench.folder", "bench.tables.paper_figures", "bench.tables.results_table", "schema"},
+    "report": {
+        "bench.folder",
+        "bench.tables.paper_figures",
+        "bench.tables.results_table",
+        "data.sources",
+        "schema",
+    },
 }
 NAMED_METHODS = {
     f"methods.{name}" for name in ("eid", "adaptation", "frozen", "generalization", "semi", "source_only")

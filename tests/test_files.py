@@ -16,7 +16,7 @@ from report.folders import write_run
 from ssdg.data.cache import load_images
 from ssdg.data.sources.tree import read_tree
 from ssdg.data.verify import verify
-from ssdg.errors import NotRegularFileError, UserError
+from ssdg.errors import NotRegularFileError, TooLargeError, UserError
 from ssdg.files import is_locked, locked, open_file, read_bytes, read_text
 
 SOURCE = Path(__file__).parent.parent / "src" / "ssdg"
@@ -54,6 +54,18 @@ def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
 def test_a_pipe_is_no_lock(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"device|regular"), locked(special(tmp_path / "x", "pipe")):
         pass
+
+
+def test_files_that_are_read_at_once_have_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"1234")
+    assert (read_bytes(path, 4), read_bytes(path, None), read_text(path)) == (b"1234", b"1234", "1234")
+    with pytest.raises(TooLargeError, match=r"x' has 4 bytes, more than the limit of 3") as caught:
+        read_bytes(path, 3)
+    assert isinstance(caught.value, UserError)
+    for read in (read_bytes, read_text):
+        with pytest.raises(TooLargeError, match="more than the limit of 400,000,000"):
+            read(enormous(path))
 
 
 def test_the_error_crosses_processes(tmp_path: Path) -> None:
@@ -104,6 +116,28 @@ def test_report_refuses_a_pipe_in_a_run_folder(tmp_path: Path, complaint, name: 
     assert name in complaint("report", folder, "-o", tmp_path / "report.html")
 
 
+@pytest.mark.parametrize("name", ["run.json", "result.json", "events.jsonl", "samples/index.json", "samples/0.webp"])
+def test_report_refuses_an_enormous_file_in_a_run_folder(tmp_path: Path, complaint, name: str) -> None:  # type: ignore[no-untyped-def]
+    folder = write_run(tmp_path / "run")
+    path = enormous(next((folder / "samples").glob("*.webp")) if name.endswith(".webp") else folder / name)
+    error = complaint("report", folder, "-o", tmp_path / "report.html")
+    assert f"{path}' has 1,000,000,000,000 bytes, more than the limit of " in error
+
+
+@pytest.mark.parametrize("command", ["predict FILE PICTURES --out rows.csv", "web crawl --urls FILE --classes a"])
+def test_commands_refuse_an_enormous_file(tmp_path: Path, complaint, command: str) -> None:  # type: ignore[no-untyped-def]
+    values = {"FILE": enormous(tmp_path / "x.onnx"), "PICTURES": class_folders(tmp_path / "pictures", {"cat": 1})}
+    more = ("--per-class", 1, "--out", tmp_path / "crawl") if command.startswith("web") else ()
+    assert "more than the limit of" in complaint(*(values.get(word, word) for word in command.split()), *more)
+
+
+def enormous(path: Path) -> Path:
+    """Make a sparse file, which takes no space on disk."""
+    with path.open("wb") as file:
+        file.truncate(10**12)
+    return path
+
+
 READERS = {"read_text", "read_bytes", "load", "ZipFile", "is_zipfile", "open"}
 OWNERS = {"np", "zipfile", "Image", "os", "tarfile", "gzip", "webbrowser"}
 # file: the readers that it may call on files by name, and why
@@ -116,6 +150,7 @@ EXCEPTIONS = {
     "cli/methods.py": {"read_text"},  # a file of this package
     "data/map_cache.py": {"open"},  # creates a file of the cache
     "data/sources/decode.py": {"open"},  # Pillow, on bytes
+    "data/sources/npz.py": {"is_zipfile"},  # of an open file
     "data/sources/zip_entries.py": {"ZipFile", "is_zipfile"},  # of open files
     "files.py": {"open"},
     "hub/archives.py": {"open"},  # tarfile, on an open file

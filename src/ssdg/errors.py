@@ -42,6 +42,13 @@ class NotRegularFileError(OSError, UserError):
         return f"'{self.filename}' is a pipe, a device or a socket; give a regular file"
 
 
+class TooLargeError(OSError, UserError):
+    """A file with more bytes than its reader accepts; an `OSError` for the same reason."""
+
+    def __str__(self) -> str:
+        return f"'{self.filename}' has {self.strerror}"
+
+
 class Note(UserWarning):
     """Something worth knowing about a run that is no error; the command line prints it on one line."""
 

@@ -20,11 +20,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedReader, TextIOWrapper
+from io import BufferedReader, BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from .errors import NotRegularFileError, UserError
+from .errors import NotRegularFileError, TooLargeError, UserError
+
+MAX_FILE_BYTES = 400_000_000  # of a file that is read at once: 100 million uncompressed pixels with transparency
+MAX_JSON_BYTES = 64_000_000  # a hundred thousand classes take a few million
 
 # O_NONBLOCK opens a pipe at once and changes nothing for regular files. Windows lacks it, and would change line ends.
 _OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
@@ -55,11 +58,17 @@ def require_regular(path: Path) -> Path:
     return path
 
 
-def read_bytes(path: str | Path, max_bytes: int | None = None) -> bytes:
-    """Return the content of a regular file; raise an `OSError` if it has more than `max_bytes`."""
+def read_bytes(path: str | Path, max_bytes: int | None = MAX_FILE_BYTES) -> bytes:
+    """Return the content of a regular file; raise `TooLargeError` if it has more than `max_bytes`.
+
+    A sparse file of terabytes takes no space on disk, so every file that somebody else may have written has a limit.
+    """
     with open_file(path, buffering=0) as file:
         if max_bytes is not None:
-            require_size(os.fstat(file.fileno()).st_size, max_bytes)
+            try:
+                require_size(os.fstat(file.fileno()).st_size, max_bytes)
+            except OSError as error:
+                raise TooLargeError(errno.EFBIG, str(error), str(path)) from None
         return file.read()
 
 
@@ -76,8 +85,8 @@ def sha256_of(path: Path) -> str:
 
 
 def read_text(path: str | Path, *, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """Return the text of a regular file, with line ends as in Python."""
-    with TextIOWrapper(open_file(path), encoding=encoding, errors=errors) as file:
+    """Return the text of a regular file, with line ends as in Python; raise `TooLargeError` as `read_bytes` does."""
+    with TextIOWrapper(BytesIO(read_bytes(path)), encoding=encoding, errors=errors) as file:
         return file.read()
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from .errors import UserError
-from .files import parse_json, read_bytes, read_text
+from .files import MAX_JSON_BYTES, parse_json, read_bytes, read_text
 from .limits import MAX_THREADS
 
 RESULT_FORMAT: Literal[2] = 2  # 1 (version 0.1) has no kinds, titles, groups and schedules; see `_upgraded`
@@ -403,7 +403,7 @@ def read_json(
     prepare: Callable[[Any], Any] = lambda values: values,
 ) -> Model:
     """Read a JSON file into a model; `prepare` changes the values before they are validated."""
-    content = read_bytes(path)
+    content = read_bytes(path, MAX_JSON_BYTES)
     try:
         return model.model_validate(prepare(parse_json(content)))
     except ValidationError as error:

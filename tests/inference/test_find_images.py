@@ -188,6 +188,22 @@ def test_a_link_to_itself_is_a_row_among_the_others(tree: Path) -> None:
     assert list(entries) == before
 
 
+def test_a_pattern_of_many_wildcards_takes_no_exponential_time(tree: Path) -> None:
+    touch(tree, f"c/{'a/' * 40}x.jpg")
+    assert paths(f"photos/{'**/' * 20}*.png") == paths("photos/**/*.png")
+    assert paths(f"photos/{'**/a/' * 20}x.jpg") == paths("photos/c/**/x.jpg")
+    assert paths(f"photos/{'**/a/' * 41}x.jpg") == []
+
+
+def test_too_deep_folders_are_a_row(tree: Path) -> None:
+    before = paths("photos")
+    touch(tree, f"c/{'a/' * 64}x.jpg")
+    for value in ("photos", "photos/**/*.jpg"):
+        (row,) = (entry for entry in find_images([value]) if isinstance(entry, UnreadablePath))
+        assert row == UnreadablePath(f"photos/c/{'/'.join('a' * 64)}", "cannot be read: more than 64 folders deep")
+    assert [path for path in paths("photos") if not path.startswith("photos/c/a")] == before
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
 def test_a_folder_that_may_not_be_read_is_a_row(tree: Path) -> None:
     (tree / "a").chmod(0)

@@ -31,7 +31,7 @@ def test_by_hand(free: int, size: int, batch: int) -> None:
 def test_what_may_be_asked_for() -> None:
     assert parse_batch("auto") is None
     assert parse_batch(7) == 7
-    for batch in (0, -3):
+    for batch in (0, -3, 65_537, 10**400):
         with pytest.raises(UserError, match="is not a batch size"):
             parse_batch(batch)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +308,22 @@ def test_a_damaged_run_is_told_in_a_sentence(damage: str, tmp_path: Path, compla
     told = complaint("report", folder, "-o", tmp_path / "page.html")
     assert "is damaged or from another version (" in told
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("name", ["labels/1-eid.npz", "samples/features-1-dcg.npz"])
+def test_arrays_that_unpack_to_a_gigabyte_are_not_read(name: str, tmp_path: Path, complaint: Any) -> None:
+    folder = write_run(tmp_path / "run")
+    with np.load(folder / name) as arrays, zipfile.ZipFile(tmp_path / "bomb", "w") as opened:
+        for key in arrays.files:
+            header = io.BytesIO()
+            np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (10**9,)})
+            opened.writestr(f"{key}.npy", header.getvalue() + bytes(100))
+            opened.getinfo(f"{key}.npy").file_size = len(header.getvalue()) + 10**9
+    (tmp_path / "bomb").replace(folder / name)
+    tracemalloc.start()
+    assert "it cannot be read" in complaint("report", folder, "-o", tmp_path / "page.html")
+    assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    tracemalloc.stop()
 
 
 def test_a_folder_that_is_no_run_is_told_in_a_sentence(tmp_path: Path, complaint: Any) -> None:

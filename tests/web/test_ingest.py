@@ -193,6 +193,15 @@ def test_links_to_themselves_are_refused(tmp_path: Path, capsys: Capture) -> Non
     }
 
 
+def test_too_deep_folders_are_refused_with_a_reason(tmp_path: Path, capsys: Capture) -> None:
+    crawl = class_folders(tmp_path / "crawl", {"dog": 2})
+    write(crawl / "dog" / Path(*"a" * 64) / "x.png", png(1))
+    code, _, err = ingest(capsys, crawl, tmp_path / "out")
+    assert (code, err) == (0, "")
+    refused = {origin: row.detail for origin, row in by_origin(tmp_path / "out").items() if not row.kept}
+    assert refused == {f"dog/{'/'.join('a' * 64)}": "cannot be read: more than 64 folders deep"}
+
+
 def test_an_output_folder_that_links_to_itself_is_one_sentence(tmp_path: Path, complaint) -> None:  # type: ignore[no-untyped-def]
     crawl = class_folders(tmp_path / "crawl", {"dog": 2})
     (tmp_path / "self").symlink_to("self")

@@ -24,7 +24,7 @@ from ..data.sources.decode import ResizeMode
 from ..data.sources.tree import Item
 from ..devices import evaluation_batch
 from ..errors import UserError, one_line
-from ..files import parse_json, read_bytes, real_path
+from ..files import MAX_JSON_BYTES, parse_json, read_bytes, real_path
 from ..inference.agreement import check_precision
 from ..inference.classifier import CARD as CARD
 from ..inference.classifier import Answer, OutOfMemory, free_memory, no_model, require_rejection
@@ -45,7 +45,6 @@ from .tensors import changed_tensor, copy_tensors, split_meta
 WEIGHTS = "model.safetensors"
 BATCH = 128
 FOLDING_TOLERANCE = 1e-4  # of logits, relative to the largest if that is above 1
-MAX_JSON_BYTES = 64_000_000  # a hundred thousand classes take a few million
 SLACK = 2**24  # values that building may allocate beyond those in the file: a probe image, temporary tensors
 MIN_TENSOR_COST = 2**10  # values that every tensor counts for at least: a million tiny ones take memory too
 FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)

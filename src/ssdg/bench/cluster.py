@@ -85,7 +85,7 @@ def collect_files(folder: Path, *, everything: bool) -> dict[str, bytes]:
         return {name: read_bytes(folder / name) for name in STATE_FILES if (folder / name).exists()}
     names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
     selected = [name for name in names if not any(part == "stages" or part.startswith(".") for part in name.parts)]
-    return {str(name): read_bytes(folder / name) for name in selected}
+    return {str(name): read_bytes(folder / name, max_bytes=None) for name in selected}  # weights of any size
 
 
 RETRIES = 3  # of a cell whose worker died
@@ -198,7 +198,7 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
     """Write new and changed files to the cell's folder; those that determine its state come last."""
     for name in sorted(outcome.files, key=lambda name: name in STATE_FILES):
         path, content = folder / name, outcome.files[name]
-        if not (path.exists() and read_bytes(path) == content):
+        if not (path.exists() and read_bytes(path, max_bytes=None) == content):
             write_bytes(path, content)
     if outcome.message:
         write_bytes(folder / "error.txt", f"{outcome.message}\n".encode())

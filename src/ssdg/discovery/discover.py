@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..config import RunConfig
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, Rows, UnlabeledSet, concat_tables
+from ..data.sources.npz import open_arrays
 from ..data.streams import EVAL_BATCH, Pipeline, evaluation_batches
 from ..errors import ZIP_ERRORS, UserError
 from ..files import atomic_path, open_file
@@ -184,14 +185,14 @@ def load_clusterings(path: Path, mixtures: Sequence[Mixture]) -> list[Clustering
     """Read what `save_clusterings` wrote; nothing in it is executed."""
     clusterings = []
     try:
-        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
+        with open_file(path) as opened, open_arrays(opened) as arrays:
             for number, mixture in enumerate(mixtures):
-                if str(file[f"images{number}"]) != mixture.images.fingerprint:
+                if str(arrays.read(f"images{number}")) != mixture.images.fingerprint:
                     raise UserError(
                         f"{path} was made from other images than '{mixture.name}' has; give another --out"
                     )
-                strengths = tuple(file[f"strengths{number}"].tolist())
-                clusterings.append(Clustering(torch.from_numpy(file[f"{number}"]), strengths))
+                strengths = tuple(arrays.read(f"strengths{number}").tolist())
+                clusterings.append(Clustering(torch.from_numpy(arrays.read(f"{number}")), strengths))
     except (OSError, KeyError, AttributeError, TypeError, *ZIP_ERRORS) as error:
         if isinstance(error, UserError):
             raise

@@ -17,6 +17,7 @@ from torch import nn
 from ..artifact.tensors import read_meta
 from ..data.hidden import Problem
 from ..data.sets import ImageTable, PseudoLabels
+from ..data.sources.npz import open_arrays
 from ..errors import ZIP_ERRORS, UserError, one_line
 from ..files import atomic_path, open_file
 from ..machine import Machine, return_freed_memory
@@ -249,9 +250,9 @@ def save_labels(path: Path, labels: PseudoLabels) -> None:
 def load_labels(path: Path, count: int) -> PseudoLabels:
     """Read what `save_labels` wrote; nothing in it is executed."""
     try:
-        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:  # a zip, which has checksums
-            probs = file.get("probs")
-            labels = PseudoLabels(file["y"], file["keep"], file["confidence"], file["votes"], probs)
+        with open_file(path) as opened, open_arrays(opened) as arrays:  # a zip, which has checksums
+            y, keep, confidence, votes = map(arrays.read, ("y", "keep", "confidence", "votes"))
+            labels = PseudoLabels(y, keep, confidence, votes, arrays.read("probs") if "probs" in arrays else None)
     except (OSError, KeyError, TypeError, AttributeError, *ZIP_ERRORS) as error:
         raise damaged(path, one_line(str(error)), RECOMPUTE) from None
     if len(labels.y) != count:

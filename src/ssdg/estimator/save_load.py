@@ -74,8 +74,9 @@ def _read_card_params(path: Path) -> dict[str, Any]:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Read the files of a model, ignoring any others in the folder."""
-    return {name: read_bytes(regular_file(folder / name)) for name in sorted(FILES) if (folder / name).exists()}
+    """Read the files of a model, weights of any size, ignoring any others in the folder."""
+    names = [name for name in sorted(FILES) if (folder / name).exists()]
+    return {name: read_bytes(regular_file(folder / name), max_bytes=None) for name in names}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.sources.decode import ResizeMode
-from ..errors import UserError
+from ..errors import UserError, brief
+from ..limits import MAX_IMAGES
 from .rejection import Rejection, Scores
 
 Images = NDArray[np.uint8]  # (n, size, size, 3), RGB
@@ -94,8 +95,10 @@ def parse_batch(batch: int | str) -> int | None:
     """Return the requested batch size; None for `auto`."""
     if isinstance(batch, str):
         return None
-    if batch < 1:
-        raise UserError(f"--batch {batch} is not a batch size; give auto, or an integer of at least 1")
+    if not 1 <= batch <= MAX_IMAGES:
+        raise UserError(
+            f"--batch {brief(batch)} is not a batch size; give auto, or an integer from 1 to {MAX_IMAGES:,}"
+        )
     return batch
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from ..data.sources.tree import (
     IMAGE_SUFFIXES,
     NO_IMAGES,
+    TOO_DEEP,
     Item,
     archive_items,
     is_folder,
@@ -21,6 +22,7 @@ from ..data.sources.tree import (
     printable,
     suffix_of,
 )
+from ..data.sources.zip_entries import MAX_DEPTH
 from ..errors import UserError
 
 STDIN = "/dev/stdin"  # the input that stands for a list on standard input
@@ -140,7 +142,9 @@ def _walk(
         for name, is_folder in _list_folder(folder):
             path, display_path, child = f"{folder}/{name}", _join(display_folder, name), (*parts, name)
             if is_folder:
-                if pattern is None or pattern.may_match_below(child):
+                if len(ancestors) == MAX_DEPTH:
+                    yield UnreadablePath(display_path, TOO_DEEP)
+                elif pattern is None or pattern.may_match_below(child):
                     yield from _walk(path, display_path, pattern, child, ancestors | {identity})
             elif pattern is not None and not pattern.matches(child):
                 continue
@@ -228,12 +232,27 @@ def is_pattern(value: str) -> bool:
 
 
 def matches_all(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Return whether the names of folders and file match all parts of a pattern."""
-    if not parts:
-        return not names
-    if parts[0] == ANY_FOLDERS:
-        return matches_all(names, parts[1:]) or (bool(names) and matches_all(names[1:], parts))
-    return bool(names) and fnmatchcase(names[0], parts[0]) and matches_all(names[1:], parts[1:])
+    """Return whether the names of folders and file match all parts of a pattern.
+
+    All numbers of parts that the names so far can match are tracked at once: trying each way takes exponential time.
+    """
+    matched = _with_empty_folders({0}, parts)
+    for name in names:
+        following = {
+            number if parts[number] == ANY_FOLDERS else number + 1
+            for number in matched
+            if number < len(parts) and (parts[number] == ANY_FOLDERS or fnmatchcase(name, parts[number]))
+        }
+        matched = _with_empty_folders(following, parts)
+    return len(parts) in matched
+
+
+def _with_empty_folders(matched: set[int], parts: Sequence[str]) -> set[int]:
+    """Add the numbers of parts that also match because `**` matches no folder."""
+    for number, part in enumerate(parts):
+        if number in matched and part == ANY_FOLDERS:
+            matched.add(number + 1)
+    return matched
 
 
 def matches_start(names: Sequence[str], parts: Sequence[str]) -> bool:

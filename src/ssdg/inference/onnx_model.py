@@ -40,6 +40,7 @@ FIELDS = {
 }
 EXTERNAL_DATA, DATA_LOCATION = 13, 14  # fields of a tensor
 BASE_SECONDS, IMAGE_SECONDS = 8.0, 5.0  # time limit of a batch, far above what a backbone needs
+MAX_BYTES = 2**31 - 1  # of a file, the limit of protocol buffers
 MAX_DEPTH = 100  # of nested messages, the limit of protocol buffers
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 
@@ -227,7 +228,7 @@ def invalid_file(path: Path, reason: str) -> UserError:
 def read_self_contained(path: Path) -> bytes:
     """Read the file; reject one that refers to other files, before ONNX Runtime sees it."""
     try:
-        content = read_bytes(path)
+        content = read_bytes(path, MAX_BYTES)
     except FileNotFoundError:
         raise UserError(f"'{path}' does not exist; give a run folder, a model folder or an .onnx file") from None
     try:

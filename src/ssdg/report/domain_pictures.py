@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bench.tables.paper_figures import tsne_points
+from ..data.sources.npz import open_arrays
 from ..errors import ZIP_ERRORS
 from ..files import open_file
 from ..schema import PlannedStage, damaged, stage_name
@@ -112,11 +113,11 @@ def labels_for(run: Run, stage: PlannedStage, domain: str) -> Labels | None:
 def read_cloud(path: Path) -> Cloud:
     """Read a features file."""
     try:
-        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
-            names = [str(name) for name in json.loads(str(file["names"]))]
-            features = [np.asarray(file[str(n)], np.float32) for n in range(len(names))]
-            rows = [np.asarray(file[f"rows{n}"], np.int64) for n in range(len(names))]
-            y = [int(value) for value in file["y"]] if "y" in file.files else []
+        with open_file(path) as opened, open_arrays(opened) as arrays:
+            names = [str(name) for name in json.loads(str(arrays.read("names")))]
+            features = [np.asarray(arrays.read(str(n)), np.float32) for n in range(len(names))]
+            rows = [np.asarray(arrays.read(f"rows{n}"), np.int64) for n in range(len(names))]
+            y = [int(value) for value in arrays.read("y")] if "y" in arrays else []
     except (OSError, KeyError, TypeError, AttributeError, *ZIP_ERRORS):
         raise damaged(path, "it cannot be read") from None
     widths = {part.shape[1:] for part in features}

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.sources.npz import open_arrays
 from ..errors import ZIP_ERRORS, UserError
 from ..files import open_file
 from ..schema import (
@@ -243,8 +244,8 @@ def _labels(folder: Path, audit: Audit) -> list[Labels]:
 
 def _load(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     try:
-        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
-            y, keep, confidence, votes = file["y"], file["keep"], file["confidence"], file["votes"]
+        with open_file(path) as opened, open_arrays(opened) as arrays:
+            y, keep, confidence, votes = map(arrays.read, ("y", "keep", "confidence", "votes"))
     except (OSError, KeyError, TypeError, AttributeError, *ZIP_ERRORS):
         raise damaged(path, "it cannot be read") from None
     if keep.shape != y.shape or confidence.shape != y.shape or votes.shape[1:] != y.shape:

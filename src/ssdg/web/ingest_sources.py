@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..data.sources.manifest import REFUSED
-from ..data.sources.tree import IMAGE_SUFFIXES, NO_IMAGES, Item, is_folder, is_junk, loop_reason, printable
-from ..data.sources.zip_entries import open_zip
+from ..data.sources.tree import IMAGE_SUFFIXES, NO_IMAGES, TOO_DEEP, Item, is_folder, is_junk, loop_reason, printable
+from ..data.sources.zip_entries import MAX_DEPTH, open_zip
 from ..errors import UserError
 from ..files import real_path
 from .untrusted import CLASS, ENCODINGS, LICENCE, PATH, URL, Refused, parse_table, try_decodings
@@ -84,7 +84,9 @@ def _walk(folder: Path, prefix: str, root: Path) -> Iterator[SourceFile]:
         if entry.is_symlink() and (refusal := _check_link(Path(entry.path), root)):
             yield SourceFile(item, refusal=refusal)
         elif is_folder(entry):
-            if not entry.is_symlink():  # its target is listed where it is
+            if prefix.count("/") == MAX_DEPTH - 1:
+                yield SourceFile(item, refusal=Refused("unreadable", TOO_DEEP))
+            elif not entry.is_symlink():  # its target is listed where it is
                 yield from _walk(Path(entry.path), path, root)
         else:
             yield SourceFile(item)

@@ -1,5 +1,6 @@
 import os
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,6 +149,17 @@ def test_a_link_to_itself_is_skipped_and_listed(tmp_path):
     assert read_benchmark(root).names == ("one", "two")
     texts = [finding.text for finding in verify(root)]
     assert texts == [f"one/cat/self.png: {reason}", f"one/self: {reason}", f"self: {reason}"]
+
+
+def test_too_deep_folders_are_skipped_and_listed(tmp_path):
+    """A walk that recurses fails at a thousand."""
+    root = benchmark(tmp_path / "data", ("one", "two"), per_class=2)
+    write(root / "one" / "cat" / Path(*"a" * 62) / "kept.png", png(1))
+    write(root / "one" / "cat" / Path(*"a" * 63) / "deep.png", png(2))
+    (path, reason), *others = read_tree(root).skipped
+    assert path == f"one/cat/{'/'.join('a' * 63)}"
+    assert (reason, others) == ("cannot be read: more than 64 folders deep", [])
+    assert len([item for item in read_tree(root).images if item.path.endswith("kept.png")]) == 1
 
 
 def test_a_link_to_itself_is_listed_among_the_files_of_a_run(tmp_path):

@@ -18,6 +18,7 @@ from ssdg.data.sources.benchmark import read_benchmark
 from ssdg.data.sources.tree import Reader, read_tree
 from ssdg.data.verify import describe, verify
 from ssdg.errors import UserError
+from ssdg.files import MAX_FILE_BYTES
 from ssdg.hub.archives import unpack
 from ssdg.inference.find_images import find_images
 from ssdg.inference.stream import decode_batches
@@ -120,7 +121,7 @@ def test_an_entry_without_a_name_is_left_out(tmp_path, capsys):
 def test_a_large_plain_file_has_the_same_limit(tmp_path):
     root = class_folders(tmp_path / "data" / "one", {"cat": 1, "dog": 1}).parent
     with (root / "one" / "cat" / "large.png").open("wb") as file:
-        file.truncate(zip_entries.MAX_FILE_BYTES + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     assert [finding.text for finding in verify(root)] == [
         "one/cat/large.png: cannot be read: 400,000,001 bytes, more than the limit of 400,000,000"
     ]
@@ -173,8 +174,25 @@ def test_an_array_larger_than_its_data_is_one_sentence(tmp_path, capsys, monkeyp
 
 
 def test_a_single_array_named_npz_is_one_sentence(tmp_path):
-    buffer = BytesIO()
-    np.save(buffer, np.zeros(4))
-    write(tmp_path / "data" / "one.npz", buffer.getvalue())
+    """It is not read: a sparse file has as much data as it claims."""
+    path = tmp_path / "data" / "one.npz"
+    path.parent.mkdir()
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (GIGABYTE,)})
+        file.truncate(file.tell() + GIGABYTE)
+    tracemalloc.start()
     with pytest.raises(UserError, match=r"numpy\.savez"):
         read_benchmark(tmp_path / "data")
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
+
+
+def test_an_archive_of_too_deep_folders_is_one_sentence(tmp_path, complaint):
+    """The paths of the folders in a name of 60 kB take a gigabyte."""
+    archive = zip_files(tmp_path / "deep.zip", {"a/" * 30_000 + "x.png": b""})
+    for words in (("data", "verify", archive), ("web", "ingest", archive, "--out", tmp_path / "web")):
+        assert "more than 64 folders deep" in complaint(*words)
+    (row,) = find_images([str(archive)])
+    assert "more than 64 folders deep" in row.reason
+    archive = zip_files(tmp_path / "nested.zip", {"a/" * 64 + "x.png": b""})
+    assert len(read_tree(archive).images) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,17 +69,25 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 @contextmanager
+def open_arrays(source: IO[bytes]) -> Iterator[Arrays]:
+    """Open an .npz file of plain arrays; damage and impossible sizes are an `OSError` or one of `ZIP_ERRORS`.
+
+    `numpy.load` would first read all of a file that holds a single array, whatever size it claims.
+    """
+    num_bytes = source.seek(0, os.SEEK_END)
+    if not zipfile.is_zipfile(source):
+        raise ValueError("it is not an archive of arrays; write it with numpy.savez")
+    source.seek(0)
+    with np.load(source, allow_pickle=False) as npz:
+        yield Arrays(npz, num_bytes)
+
+
+@contextmanager
 def open_npz(open_source: Callable[[], IO[bytes]], name: str) -> Iterator[Arrays]:
     """Open an .npz file of plain arrays; report damage and pickled content in one sentence about the file `name`."""
     try:
-        with open_source() as source:
-            num_bytes = source.seek(0, os.SEEK_END)
-            source.seek(0)
-            npz = np.load(source, allow_pickle=False)
-            if not isinstance(npz, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array; write it with numpy.savez")
-            with npz:
-                yield Arrays(npz, num_bytes)
+        with open_source() as source, open_arrays(source) as arrays:
+            yield arrays
     except KeyError:
         raise UserError(f"'{name}' must contain the two arrays 'images' and 'labels'") from None
     except UserError:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...errors import UserError
 from ...files import open_file, read_bytes
 from .npz import WEB_LABELS, Arrays, open_npz
-from .zip_entries import MAX_FILE_BYTES, ZipEntries, is_zip, open_zip
+from .zip_entries import MAX_DEPTH, ZipEntries, is_zip, open_zip
 
 # fmt: off
 IMAGE_SUFFIXES = frozenset({
@@ -28,6 +28,7 @@ IMAGE_SUFFIXES = frozenset({
     ".ppm", ".pgm", ".pbm", ".pnm",
 })
 # fmt: on
+TOO_DEEP = f"cannot be read: more than {MAX_DEPTH} folders deep"
 _OTHER_SUFFIXES = frozenset({".npz", ".txt"})
 NO_IMAGES = ".nomedia"  # a folder that contains a file of this name is skipped
 _JUNK = frozenset({"thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})
@@ -57,7 +58,7 @@ class Tree:
     arrays: tuple[Item, ...]  # .npz files
     texts: tuple[Item, ...]  # .txt files
     folders: frozenset[str]  # including those without images
-    skipped: tuple[tuple[str, str], ...] = ()  # (path, reason) of links that lead in circles
+    skipped: tuple[tuple[str, str], ...] = ()  # (path, reason) of links that lead in circles and of too deep folders
 
 
 def check_root(root: Path) -> None:
@@ -135,7 +136,10 @@ def _walk(
     skipped: list[tuple[str, str]],
     ancestors: frozenset[tuple[int, int]],
 ) -> Iterator[Item]:
-    """Yield the files below `folder`; a link to an ancestor is not followed, so that a loop ends."""
+    """Yield the files below `folder`; a link to an ancestor is not followed, so that a loop ends.
+
+    Folders below `MAX_DEPTH` are not listed, because a walk that recurses fails at a thousand.
+    """
     try:
         stat = folder.stat()
         entries = list(os.scandir(folder))
@@ -151,6 +155,9 @@ def _walk(
             continue
         path = f"{prefix}/{printable(entry.name)}" if prefix else printable(entry.name)
         if is_folder(entry):
+            if len(ancestors) == MAX_DEPTH:
+                skipped.append((path, TOO_DEEP))
+                continue
             yield from _walk(Path(entry.path), path, folders, skipped, ancestors | {identity})
         elif suffix_of(entry.name) == ".zip":
             yield from archive_items(Path(entry.path), prefix, folders, mount_at_stem=True)
@@ -230,9 +237,9 @@ class Reader:
         return self.content(item)
 
     def content(self, item: Item) -> bytes:
-        """Return the bytes of the file or archive entry; raise `OSError` if it has more than `MAX_FILE_BYTES`."""
+        """Return the bytes of the file or archive entry; raise `OSError` if that fails."""
         if not item.entry:
-            return read_bytes(item.file, MAX_FILE_BYTES)
+            return read_bytes(item.file)
         return self._archive(item).read(item.entry)
 
     def entry_bytes(self, item: Item) -> int:

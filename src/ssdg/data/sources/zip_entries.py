@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...errors import ZIP_ERRORS
-from ...files import open_file, pread, require_size
+from ...errors import ZIP_ERRORS, brief
+from ...files import MAX_FILE_BYTES, open_file, pread, require_size
 
-MAX_FILE_BYTES = 400_000_000  # of an image file or entry: `MAX_PIXELS` uncompressed pixels with transparency
+MAX_DEPTH = 64  # of nested folders; a name of 60 kB can have 30,000, whose paths take a gigabyte
 MAX_ARRAY_RATIO = 100  # unpacked to packed size of larger .npz data; images of real data reach 10
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of name and extra field
 _PIECE = 4096  # packed bytes that zipfile unpacks at once, to at most 80 MB
@@ -42,6 +42,7 @@ class ZipEntries:
         self._file = open_file(file)
         try:
             self.zip = zipfile.ZipFile(self._file)
+            _check_depth(self.zip)
         except ZIP_ERRORS as error:
             self._file.close()
             raise OSError(str(error) or type(error).__name__) from None
@@ -105,6 +106,12 @@ class ZipEntries:
         if zlib.crc32(data) != info.CRC:
             raise OSError("damaged archive entry (checksum differs)")
         return data
+
+
+def _check_depth(archive: zipfile.ZipFile) -> None:
+    for name in archive.namelist():
+        if name.count("/") + name.count("\\") > MAX_DEPTH:
+            raise zipfile.BadZipFile(f"{brief(name)} is more than {MAX_DEPTH} folders deep")
 
 
 def max_unpacked(name: str, packed: int) -> int:

@@ -19,7 +19,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ...data.sources.decode import UnreadableError, decode_whole
 from ...data.sources.tree import NO_IMAGES
-from ...data.sources.zip_entries import MAX_FILE_BYTES
 from ...files import read_bytes, remove_leftovers, write_bytes, write_text
 from .auditor import AuditResult
 from .inspection import LEAK
@@ -159,7 +158,7 @@ def _load_tiles(
 def _load_thumbnail(path: Path) -> Image.Image | None:
     """Return a thumbnail, or None if the file has disappeared since the audit."""
     with suppress(OSError, UnreadableError):
-        image = Image.fromarray(decode_whole(read_bytes(path, MAX_FILE_BYTES)))
+        image = Image.fromarray(decode_whole(read_bytes(path)))
         scale = _IMAGE / max(image.size)
         size = tuple(max(1, round(side * scale)) for side in image.size)
         return image.resize((size[0], size[1]), Image.Resampling.LANCZOS)
