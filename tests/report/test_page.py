@@ -136,9 +136,9 @@ def test_pictures_show_thumbnails_and_change_colours(run: Path, report: Report, 
     x, y = page.evaluate(
         """() => {
           const one = page.runs[0].pictures.panels[1], place = one.x.length - 12;
-          const box = document.querySelectorAll("#run0-pictures svg")[1].getBoundingClientRect();
-          const scale = box.width / 1060;
-          return [(one.x[place] + 30) * scale + box.left, (one.y[place] + 30) * scale + box.top];
+          const toScreen = document.querySelectorAll("#run0-pictures svg")[1].getScreenCTM();
+          const { x, y } = new DOMPoint(one.x[place], one.y[place]).matrixTransform(toScreen);
+          return [x, y];
         }"""
     )
     page.mouse.move(x, y)

@@ -86,8 +86,7 @@ function plot(figure, width, hidden) {
   };
   const leave = () => { cross.setAttribute("visibility", "hidden"); hideTip(); };
   node.addEventListener("pointermove", (event) => {
-    const box = node.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * width - LEFT;
+    const at = pointIn(node, event).x - LEFT;
     point(event, isBars ? Math.floor(at / slot) : Math.round(at / slot));
   });
   node.addEventListener("pointerleave", leave);

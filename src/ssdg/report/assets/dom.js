@@ -47,6 +47,9 @@ function positionOf(node) {
   return { x: box.left + Math.min(box.width, 240) / 2, y: box.top + Math.min(box.height, 80) };
 }
 
+// Where an event is in the units of a drawing's viewBox, whatever its size and margins on the screen.
+const pointIn = (drawing, event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(drawing.getScreenCTM().inverse());
+
 const hideTip = () => { tip().hidden = true; };
 
 function numbers(columns, rows) {

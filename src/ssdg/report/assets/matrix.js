@@ -31,9 +31,7 @@ function drawMatrix(sparse, width) {
     draw("rect", { x: left, y: top, width: cell * across, height: cell * down, class: "field" }), body, labels,
     draw("text", { x: left, y: 14, class: "unit" }, `${figure.y} ↓   ${figure.x} →`));
   node.addEventListener("pointermove", (event) => {
-    const box = node.getBoundingClientRect(), scale = wide / box.width;
-    const j = Math.floor(((event.clientX - box.left) * scale - left) / cell);
-    const i = Math.floor(((event.clientY - box.top) * scale - top) / cell);
+    const at = pointIn(node, event), j = Math.floor((at.x - left) / cell), i = Math.floor((at.y - top) / cell);
     if (i < 0 || j < 0 || i >= down || j >= across) return hideTip();
     return showTip(event, el("b", {}, `${figure.rows[i]} → ${figure.columns[j]}`), el("p", {}, `${formatNumber(figure.counts[i][j])} images`));
   });

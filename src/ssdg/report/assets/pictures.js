@@ -48,9 +48,8 @@ function cloud(run, { picture, color }, only, span) {
   };
   const leave = () => { ring.setAttribute("visibility", "hidden"); hideTip(); };
   node.addEventListener("pointermove", (event) => {
-    const box = node.getBoundingClientRect(), scale = (side + 2 * edge) / box.width;
-    const near = nearest(picture, indices, (event.clientX - box.left) * scale - edge, (event.clientY - box.top) * scale - edge);
-    near.far <= REACH * scale ? point(event, near.index) : leave();
+    const at = pointIn(node, event), near = nearest(picture, indices, at.x, at.y);
+    near.far <= REACH / node.getScreenCTM().a ? point(event, near.index) : leave();
   });
   node.addEventListener("pointerleave", leave);
   node.addEventListener("blur", leave);
