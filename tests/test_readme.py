@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -50,6 +51,18 @@ def test_extras_are_those_of_the_package() -> None:
 def test_make_targets_exist(target: str) -> None:
     assert f"make {target}" in README
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_results_are_those_of_their_page() -> None:
+    """Each row of the results table is a row of best-pacs.json, with one decimal."""
+    stored = json.loads((ROOT / "docs" / "results" / "best-pacs.json").read_text(encoding="utf-8"))
+    means = {row["name"]: [cell["mean"] for cell in row["cells"].values()] for row in stored["rows"]}
+    table = README.split("## Results")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([\w-]+)` \|(.*)\|$", table, re.MULTILINE)
+    printed = {name: [float(cell.strip(" *")) for cell in cells.split("|")] for name, cells in rows}
+    assert printed.keys() == means.keys()
+    for name, values in printed.items():
+        assert values == pytest.approx(means[name], abs=0.0501), name
 
 
 FOLDERS = {"photo": "photos", "sketch": "sketches", "neon": "crawl", "night": "paintings"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,14 @@ def npz(path: Path, labels: list[int], side: int = 4) -> Path:
     images = np.random.default_rng(len(labels)).integers(0, 256, (len(labels), side, side, 3), np.uint8)
     np.savez(path, images=images, labels=np.array(labels))
     return path
+
+
+def make_link_farm(root: Path) -> None:
+    """Thirty folders with two links each to the next, and an image in the last: it has a billion paths."""
+    folders = [root / f"f{level}" for level in range(30)]
+    for folder in folders:
+        folder.mkdir()
+    for folder, following in pairwise(folders):
+        (folder / "one").symlink_to(following)
+        (folder / "two").symlink_to(following)
+    write(folders[-1] / "a.png", png(1))

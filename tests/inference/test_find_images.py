@@ -8,8 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pictures import make_link_farm
 
-from ssdg.data.sources.tree import read_tree
+from ssdg.data.sources.tree import Item, read_tree
 from ssdg.errors import UserError
 from ssdg.inference import find_images as module
 from ssdg.inference.find_images import STDIN, UnreadablePath, check_inputs, find_images, read_list
@@ -176,6 +177,15 @@ def test_loops_of_links_end_and_marked_folders_are_passed_over(tree: Path) -> No
     (tree / "c" / "loop").symlink_to(tree)
     touch(tree, "secret/.nomedia", "secret/5.jpg")
     assert paths("photos") == before
+
+
+def test_folders_that_many_links_lead_to_are_rows(tmp_path: Path) -> None:
+    make_link_farm(tmp_path)
+    for value in (str(tmp_path), f"{tmp_path}/**/*.png"):
+        rows = list(find_images([value]))
+        assert 1 <= sum(isinstance(row, Item) for row in rows) <= 16
+        reasons = {row.reason for row in rows if isinstance(row, UnreadablePath)}
+        assert reasons == {"cannot be read: more than 16 links lead to this folder"}
 
 
 def test_a_link_to_itself_is_a_row_among_the_others(tree: Path) -> None:

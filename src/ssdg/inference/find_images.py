@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -12,8 +13,11 @@ from pathlib import Path
 
 from ..data.sources.tree import (
     IMAGE_SUFFIXES,
+    MAX_VISITS,
     NO_IMAGES,
     TOO_DEEP,
+    TOO_OFTEN,
+    Identity,
     Item,
     archive_items,
     is_folder,
@@ -41,7 +45,6 @@ class UnreadablePath:
 
 
 Entry = Item | UnreadablePath
-Ancestors = frozenset[tuple[int, int]]  # device and inode
 
 
 def check_inputs(inputs: Sequence[str]) -> None:
@@ -89,7 +92,7 @@ def iter_input(value: str) -> Iterator[Entry]:
     """Yield the images of one input of the command."""
     if is_pattern(value):
         pattern = Pattern.parse(value)
-        yield from _walk(pattern.root, pattern.display_root, pattern, (), frozenset())
+        yield from _walk(pattern.root, pattern.display_root, pattern, (), frozenset(), Counter())
     else:
         yield from iter_path(value)
 
@@ -98,7 +101,7 @@ def iter_path(path: str) -> Iterator[Entry]:
     """Yield the images of a folder or an archive, or the single file, whatever its suffix."""
     display_path = printable(str(Path(path)))
     if os.path.isdir(path):  # noqa: PTH112 - a Path per line of a long list is slow
-        yield from _walk(path, display_path, None, (), frozenset())
+        yield from _walk(path, display_path, None, (), frozenset(), Counter())
     elif not os.path.isfile(path):  # noqa: PTH113
         yield UnreadablePath(display_path, "is not a regular file" if os.path.lexists(path) else "does not exist")
     elif suffix_of(path) == ".zip":
@@ -128,16 +131,25 @@ def _decode_paths(lines: Sequence[bytes], *, null: bool) -> Iterator[str]:
 
 
 def _walk(
-    folder: str, display_folder: str, pattern: Pattern | None, parts: tuple[str, ...], ancestors: Ancestors
+    folder: str,
+    display_folder: str,
+    pattern: Pattern | None,
+    parts: tuple[str, ...],
+    ancestors: frozenset[Identity],
+    visits: Counter[Identity],
 ) -> Iterator[Entry]:
     """Yield the images below `folder`, which is at `parts` below the pattern's root.
 
-    A link to an ancestor is not followed, so loops end.
+    A link to an ancestor is not followed, so loops end; nor is a folder listed more than `MAX_VISITS` times.
     """
     try:
         stat = os.stat(folder)  # noqa: PTH116
         identity = (stat.st_dev, stat.st_ino)
         if identity in ancestors or os.path.lexists(f"{folder}/{NO_IMAGES}"):
+            return
+        visits[identity] += 1
+        if visits[identity] > MAX_VISITS:
+            yield UnreadablePath(display_folder, TOO_OFTEN)
             return
         for name, is_folder in _list_folder(folder):
             path, display_path, child = f"{folder}/{name}", _join(display_folder, name), (*parts, name)
@@ -145,7 +157,7 @@ def _walk(
                 if len(ancestors) == MAX_DEPTH:
                     yield UnreadablePath(display_path, TOO_DEEP)
                 elif pattern is None or pattern.may_match_below(child):
-                    yield from _walk(path, display_path, pattern, child, ancestors | {identity})
+                    yield from _walk(path, display_path, pattern, child, ancestors | {identity}, visits)
             elif pattern is not None and not pattern.matches(child):
                 continue
             elif suffix_of(name) == ".zip":

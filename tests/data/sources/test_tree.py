@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import benchmark, png, write, zip_files
+from pictures import benchmark, make_link_farm, png, write, zip_files
 
 from ssdg.data.problem import benchmark_problem, folder_problem
 from ssdg.data.sources.benchmark import read_benchmark
@@ -160,6 +160,13 @@ def test_too_deep_folders_are_skipped_and_listed(tmp_path):
     assert path == f"one/cat/{'/'.join('a' * 63)}"
     assert (reason, others) == ("cannot be read: more than 64 folders deep", [])
     assert len([item for item in read_tree(root).images if item.path.endswith("kept.png")]) == 1
+
+
+def test_folders_that_many_links_lead_to_are_listed_a_few_times(tmp_path):
+    make_link_farm(tmp_path)
+    tree = read_tree(tmp_path)
+    assert 1 <= len(tree.images) <= 16
+    assert {reason for _, reason in tree.skipped} == {"cannot be read: more than 16 links lead to this folder"}
 
 
 def test_a_link_to_itself_is_listed_among_the_files_of_a_run(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ IMAGE_SUFFIXES = frozenset({
 })
 # fmt: on
 TOO_DEEP = f"cannot be read: more than {MAX_DEPTH} folders deep"
+MAX_VISITS = 16  # of a folder through links: thirty folders with two links to the next have a billion paths
+TOO_OFTEN = f"cannot be read: more than {MAX_VISITS} links lead to this folder"
+Identity = tuple[int, int]  # device and inode of a folder
 _OTHER_SUFFIXES = frozenset({".npz", ".txt"})
 NO_IMAGES = ".nomedia"  # a folder that contains a file of this name is skipped
 _JUNK = frozenset({"thumbs.db", "desktop.ini", "__macosx", "$recycle.bin", "@eadir"})
@@ -77,7 +81,7 @@ def read_tree(root: Path) -> Tree:
     folders: set[str] = set()
     skipped: list[tuple[str, str]] = []
     if root.is_dir():
-        items.extend(_walk(root, "", folders, skipped, ancestors=frozenset()))
+        items.extend(_walk(root, "", folders, skipped, frozenset(), Counter()))
     elif is_zip(root):
         items.extend(archive_items(root, "", folders, mount_at_stem=False))
     else:
@@ -134,11 +138,13 @@ def _walk(
     prefix: str,
     folders: set[str],
     skipped: list[tuple[str, str]],
-    ancestors: frozenset[tuple[int, int]],
+    ancestors: frozenset[Identity],
+    visits: Counter[Identity],
 ) -> Iterator[Item]:
     """Yield the files below `folder`; a link to an ancestor is not followed, so that a loop ends.
 
-    Folders below `MAX_DEPTH` are not listed, because a walk that recurses fails at a thousand.
+    Folders below `MAX_DEPTH` are not listed, because a walk that recurses fails at a thousand, nor is a folder that
+    more than `MAX_VISITS` links lead to.
     """
     try:
         stat = folder.stat()
@@ -147,6 +153,10 @@ def _walk(
         raise UserError(f"cannot read the folder '{folder}': {error.strerror}") from None
     identity = (stat.st_dev, stat.st_ino)
     if identity in ancestors or any(entry.name == NO_IMAGES for entry in entries):
+        return
+    visits[identity] += 1
+    if visits[identity] > MAX_VISITS:
+        skipped.append((prefix, TOO_OFTEN))
         return
     if prefix:
         folders.add(prefix)
@@ -158,7 +168,7 @@ def _walk(
             if len(ancestors) == MAX_DEPTH:
                 skipped.append((path, TOO_DEEP))
                 continue
-            yield from _walk(Path(entry.path), path, folders, skipped, ancestors | {identity})
+            yield from _walk(Path(entry.path), path, folders, skipped, ancestors | {identity}, visits)
         elif suffix_of(entry.name) == ".zip":
             yield from archive_items(Path(entry.path), prefix, folders, mount_at_stem=True)
         elif is_data_file(entry.name):
