@@ -220,7 +220,8 @@ BEST: dict[str, Any] = {
     "diversity": False,
     "iterations": None,
 }
-# Random weights learn the labeled domain first; pretrained ones have features that a probe can label by.
+# Random weights learn the labeled domain first; pretrained ones have features that a probe can label by. Random weights
+# change so much within a cycle that averaged weights and remembered predictions are out of date.
 BEST_RANDOM: dict[str, Any] = {
     "lr": 0.03,
     "cycles": 6,
@@ -228,6 +229,8 @@ BEST_RANDOM: dict[str, Any] = {
     "epochs": 3,
     "label_views": 1,
     "trust": 2.0,
+    "average_decay": 0.0,
+    "memory": 0.0,
 }
 BEST_PRETRAINED: dict[str, Any] = {
     "first_labels": "self-training",
