@@ -220,8 +220,8 @@ BEST: dict[str, Any] = {
     "diversity": False,
     "iterations": None,
 }
-# Random weights learn the labeled domain first; pretrained ones have features that a probe can label by. Random weights
-# change so much within a cycle that averaged weights and remembered predictions are out of date.
+# Random weights learn the labeled domain first; pretrained ones have features that a probe can label by. Random ones
+# change so much within a cycle that averaged weights and earlier predictions lag behind: docs/results/best-digits.md.
 BEST_RANDOM: dict[str, Any] = {
     "lr": 0.03,
     "cycles": 6,
