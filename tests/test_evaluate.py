@@ -145,7 +145,7 @@ def test_a_dry_run_touches_every_phase_and_keeps_nothing(
     assert call([*command, "backbone=digits-cnn", "weights=none", "size=32"]) == 0
     out = capsys.readouterr().out
     assert "dry run passed" in out
-    assert ("cycle 2 · dcg" in out) == (method == "eid")
+    assert ("cycle 2 · two networks of DCG" in out) == (method == "eid")
     assert not (tmp_path / "run").exists()
 
 
