@@ -60,7 +60,7 @@ def test_a_run_has_the_steps_that_fit(
     assert call(words) == 0
     assert "0.3 minutes: 29 steps of 0.20 s; expected end " in capsys.readouterr().out
     config = config_of(tmp_path / "run")
-    assert (config["method"], config["preset"], config["backbone"]) == ("eid", "best", "digits-cnn")
+    assert (config["method"], config["preset"], config["backbone"]) == ("eid", "best", "character-cnn")
     chosen = {"cycles": 6, "epochs": 1, "iterations": 2, "start_epochs": 4}
     assert {key: config[key] for key in chosen} == chosen
     # The same settings by hand give the same weights.

@@ -26,6 +26,7 @@ PRESETS: dict[str, str] = {
     "fast": "the paper's networks with at most a fifth of its forward passes: short stages, warm-up and decay",
     "quick": "small networks and short schedules for two cores",
 }
+SMALL_CNNS = ("digits-cnn", "character-cnn")  # for 32 px, without pretrained weights
 # What `fast` changes for every method.
 FAST: Flat = {"batch": 64, "lr": 0.01, "lr_shape": "hump", "epochs": 6}
 # What `quick` changes for every method, by kind of data.
@@ -47,7 +48,13 @@ QUICK_TAIL: Flat = {"freeze": "stage5", "head": "probe", "lr": 0.001, "lr_shape"
 # enlarged to 192 px, because pretrained features expect objects of the size they have in ImageNet: a linear probe of
 # 96 px images gains ten points (docs/results/best-office.md).
 BEST: dict[DataKind, Flat] = {
-    "none": {"augment": "character-views", "lr_shape": "hump", "epochs": 48},
+    "none": {
+        "backbone": "character-cnn",
+        "augment": "character-views",
+        "lr": 0.1,
+        "lr_shape": "hump",
+        "epochs": 48,
+    },
     "photo": {"augment": "photo-views", "size": 192, "batch": 64, "epochs": 8},
 }
 
@@ -270,7 +277,7 @@ def preset_parts(preset: str, kind: DataKind, values: Flat, method: Method) -> t
     if preset == "best":
         common = {**common, **BEST[kind]}
         is_random = {**common, **values}["weights"] == "none"
-        sections = [*sections, "best", "best random" if is_random else "best pretrained"]
+        sections = [*sections, "best", "best random" if is_random else "best pretrained", f"best {kind}"]
     return common, sections
 
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
-from .config import RunConfig
+from .config import SMALL_CNNS, RunConfig
 from .data.hidden import Problem
 from .engine.events import Event
 from .engine.timing.forecast import Forecast
@@ -64,7 +64,7 @@ class Screen:
 
 def describe_recipe(config: RunConfig) -> str:
     """Return in one line what preset `best` chose for the images, and why."""
-    is_small = config.backbone == "digits-cnn"
+    is_small = config.backbone in SMALL_CNNS
     size = "small images, so a small network" if is_small else f"photographs at {config.size} px"
     if config.weights == "none":
         start = "random weights"

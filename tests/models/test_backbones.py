@@ -9,12 +9,15 @@ import pytest
 import torch
 from torch import nn
 
+from ssdg.config import SMALL_CNNS
 from ssdg.errors import UserError
 from ssdg.models.backbones import BUILT_IN, build_backbone
+from ssdg.models.common import LeanInstanceNorm2d
 from ssdg.models.frozen import boundary_names, freeze, trunk_maps
 from ssdg.models.layers import StyleConfusor, attach_style
+from ssdg.models.small_cnn import KINDS as SMALL_CNN_KINDS
 
-SMALL = ("resnet18", "resnet50", "digits-cnn", "efficientnet-lite0", "efficientnet-lite2")
+SMALL = ("resnet18", "resnet50", "digits-cnn", "character-cnn", "efficientnet-lite0", "efficientnet-lite2")
 LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 FEATURES = {
     "resnet18": 512,
@@ -22,6 +25,7 @@ FEATURES = {
     "resnet50": 2048,
     "resnet101": 2048,
     "digits-cnn": 256,
+    "character-cnn": 512,
     **dict.fromkeys(LITES, 1280),
 }
 IMAGENET = (torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225]))
@@ -54,10 +58,43 @@ def test_digits_cnn_is_relu_then_max_pool_as_published() -> None:
     assert torch.equal(net(x), out.reshape(2, 256))
 
 
+def test_character_cnn_has_instance_norm_first_and_batch_norm_later() -> None:
+    net = build_backbone("character-cnn").double().train()
+    assert [type(stage[2]) for stage in net.children() if isinstance(stage, nn.Sequential)] == [
+        *[LeanInstanceNorm2d] * 2,
+        *[nn.BatchNorm2d] * 2,
+    ]
+    x = images().double()
+    out = (x - 0.5) / 0.5
+    convolutions = [p for p in net.parameters() if p.ndim == 4]
+    assert [tuple(p.shape[:2]) for p in convolutions] == [(32, 3), (64, 32), (128, 64), (128, 128)]
+    for number, weight in enumerate(convolutions):
+        out = nn.functional.max_pool2d(nn.functional.conv2d(out, weight, padding=1), 2)
+        positions = (2, 3) if number < 2 else (0, 2, 3)  # of an image; of the batch
+        variance, mean = torch.var_mean(out, positions, keepdim=True, unbiased=False)
+        out = ((out - mean) / (variance + 1e-5).sqrt()).relu()
+    torch.testing.assert_close(net(x), out.reshape(2, 512))
+
+
+def test_names_of_small_cnns_agree() -> None:
+    """The configuration and the report know them by name, without importing torch."""
+    assert tuple(SMALL_CNN_KINDS) == SMALL_CNNS
+    assert [name for name in BUILT_IN if name.endswith("-cnn")] == [*SMALL_CNNS]
+
+
+def test_character_cnn_sees_the_same_first_maps_at_any_contrast() -> None:
+    net = build_backbone("character-cnn").double().eval()
+    x = images().double()
+    inner = (..., slice(1, -1), slice(1, -1))  # padding is gray, whatever the contrast
+    expected = net.stage1(net.normalize(x))[inner]
+    torch.testing.assert_close(net.stage1(net.normalize(0.4 * x + 0.3))[inner], expected, atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["digits-cnn", "character-cnn"])
 @pytest.mark.parametrize("size", [31, 28, 224])
-def test_digits_cnn_refuses_other_sizes(size: int) -> None:
-    with pytest.raises(UserError, match=rf"'digits-cnn' takes images of only 32x32 px, not {size}x{size}"):
-        build_backbone("digits-cnn")(images(size=size))
+def test_small_cnns_refuse_other_sizes(name: str, size: int) -> None:
+    with pytest.raises(UserError, match=rf"'{name}' takes images of only 32x32 px, not {size}x{size}"):
+        build_backbone(name)(images(size=size))
 
 
 def test_an_image_below_the_smallest_size_is_refused(named: tuple[str, nn.Module]) -> None:
@@ -101,7 +138,7 @@ def test_images_are_normalised_inside() -> None:
     mean, std = IMAGENET
     recipes = {
         "resnet18": ("conv1", (x - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)),
-        "digits-cnn": ("stage1", (x - 0.5) / 0.5),
+        **dict.fromkeys(("digits-cnn", "character-cnn"), ("stage1", (x - 0.5) / 0.5)),
         **dict.fromkeys(LITES, ("_conv_stem", (x * 255 - 127) / 128)),
     }
     for name, (first, expected) in recipes.items():
@@ -147,7 +184,7 @@ def test_style_stages_give_maps_of_three_sizes(named: tuple[str, nn.Module]) -> 
     net(images())
     for handle in handles:
         handle.remove()
-    sides = [16, 8, 4] if name == "digits-cnn" else [8, 4, 2]  # strides 2, 4, 8 or 4, 8, 16
+    sides = [16, 8, 4] if name.endswith("-cnn") else [8, 4, 2]  # strides 2, 4, 8 or 4, 8, 16
     assert [s[2] for s in shapes] == [s[3] for s in shapes] == sides
     assert all(len(s) == 4 for s in shapes)
 
@@ -228,7 +265,7 @@ def test_a_typo_in_the_name_is_answered_with_a_suggestion() -> None:
 
 def test_maps_and_pool_are_the_forward_pass(named: tuple[str, nn.Module]) -> None:
     name, net = named
-    x = images(size=64 if name != "digits-cnn" else 32)
+    x = images(size=32 if name.endswith("-cnn") else 64)
     maps = net.maps(x)  # type: ignore[operator]
     assert maps.ndim == 4
     assert maps.shape[2] == maps.shape[3] == 2

@@ -25,8 +25,8 @@ from ssdg.models.frozen import (
 )
 from ssdg.models.layers import EMA, StyleConfusor, attach_style
 
-NAMES = ("resnet18", "efficientnet-lite0", "digits-cnn")
-STAGES = {"resnet18": 4, "efficientnet-lite0": 7, "digits-cnn": 4}
+NAMES = ("resnet18", "efficientnet-lite0", "digits-cnn", "character-cnn")
+STAGES = {"resnet18": 4, "efficientnet-lite0": 7, "digits-cnn": 4, "character-cnn": 4}
 BOUNDARIES = [(name, f"stage{i}") for name in NAMES for i in range(1, STAGES[name] + 1)]
 BOUNDARIES += [(name, "all") for name in NAMES]
 SOME = [(name, boundary) for name in NAMES for boundary in ("stage2", "all")]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ssdg.models.backbones import build_backbone
-from ssdg.models.common import LeanMaxPool2d
+from ssdg.models.common import LeanInstanceNorm2d, LeanMaxPool2d
 
 
 def saved_bytes(net: nn.Module, x: Tensor) -> int:
@@ -64,3 +64,27 @@ def test_a_resnet_keeps_the_widest_maps_once() -> None:
     before = saved_bytes(net, torch.rand(2, 3, 96, 96))
     net.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
     assert saved_bytes(net, torch.rand(2, 3, 96, 96)) - before == 2 * 64 * 48 * 48 * 4
+
+
+def test_lean_instance_norm_has_the_numbers_of_pytorchs() -> None:
+    torch.manual_seed(0)
+    lean, usual = (kind(5, affine=True).double() for kind in (LeanInstanceNorm2d, nn.InstanceNorm2d))
+    for parameter in lean.parameters():
+        nn.init.uniform_(parameter, -2, 2)
+    usual.load_state_dict(lean.state_dict())
+    x, weight = torch.rand(3, 5, 4, 6, dtype=torch.float64) * 9, torch.rand(3, 5, 4, 6)
+    gradients = []
+    for norm in (lean, usual):
+        maps = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+        out = norm(maps)
+        torch.testing.assert_close(out, usual(x))
+        gradients.append(torch.autograd.grad((out * weight).sum(), [maps, *norm.parameters()]))
+    torch.testing.assert_close(*gradients)
+    assert lean(maps).is_contiguous(memory_format=torch.channels_last)
+    assert lean.float()(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_lean_instance_norm_of_a_constant_map_is_its_bias() -> None:
+    norm = LeanInstanceNorm2d(2, affine=True)
+    nn.init.constant_(norm.bias, 0.5)
+    assert torch.equal(norm(torch.full((1, 2, 3, 3), 7.0)), torch.full((1, 2, 3, 3), 0.5))

@@ -211,7 +211,7 @@ def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
         StyleConfusor(**settings)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "digits-cnn", "efficientnet-lite0"])
+@pytest.mark.parametrize("name", ["resnet18", "digits-cnn", "character-cnn", "efficientnet-lite0"])
 def test_attached_styles_act_in_training_only_and_come_off_again(name: str) -> None:
     torch.manual_seed(0)
     net = build_backbone(name)

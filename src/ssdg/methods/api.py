@@ -399,6 +399,8 @@ class Method:
     presets
         Settings by preset name. "quick photo" and "quick none" apply to one kind of data only, "quick crawl" if an
         unlabeled domain is a crawl, "quick tail" if only the last layers of a pretrained network are trained.
+        After them come those of "best", "best random" or "best pretrained" (weights), and "best photo" or
+        "best none".
     algorithm
         Trains the product on a task. Default: one stage on all the data that it needs.
     uses_web_labels

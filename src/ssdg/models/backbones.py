@@ -20,12 +20,13 @@ from torch import Tensor, nn
 
 from ..errors import unknown
 from .common import Normalize
-from .digits_cnn import DigitsCNN
 from .efficientnet import KINDS as EFFICIENTNETS
 from .efficientnet import EfficientNetLite
 from .external import ExternalBackbone, build_external
 from .resnet import KINDS as RESNETS
 from .resnet import ResNet
+from .small_cnn import KINDS as SMALL_CNNS
+from .small_cnn import SmallCNN
 from .weights import (
     LITE_FILES,
     State,
@@ -37,13 +38,13 @@ from .weights import (
     reject_imagenet,
 )
 
-BuiltInBackbone = ResNet | DigitsCNN | EfficientNetLite
+BuiltInBackbone = ResNet | SmallCNN | EfficientNetLite
 Backbone = BuiltInBackbone | ExternalBackbone
 
 # name: (network, loader of its ImageNet weights, name of the classifier in weight files)
 BUILT_IN: dict[str, tuple[Callable[[], BuiltInBackbone], Callable[[], State], str]] = {
     **{kind: (partial(ResNet, kind), partial(load_resnet_imagenet, kind), "fc") for kind in RESNETS},
-    "digits-cnn": (DigitsCNN, partial(reject_imagenet, "digits-cnn"), "fc"),
+    **{kind: (partial(SmallCNN, kind), partial(reject_imagenet, kind), "fc") for kind in SMALL_CNNS},
     **{kind: (partial(EfficientNetLite, kind), partial(load_lite_imagenet, kind), "_fc") for kind in EFFICIENTNETS},
 }
 EXTERNAL = ("timm:NAME", "hf:NAME")

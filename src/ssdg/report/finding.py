@@ -123,5 +123,9 @@ def listed(names: list[str], last: str, most: int = 5) -> str:
 
 def pretrained_advice(run: Run) -> str:
     """Return the advice to start from pretrained weights; empty if the run does, or if its backbone has none."""
-    is_random = run.config.get("weights") == "none" and run.config.get("backbone") != "digits-cnn"
-    return "Start from pretrained weights (weights=imagenet)." if is_random else ""
+    has_weights = not str(run.config.get("backbone")).endswith("-cnn")  # digits-cnn and character-cnn have none
+    return (
+        "Start from pretrained weights (weights=imagenet)."
+        if run.config.get("weights") == "none" and has_weights
+        else ""
+    )

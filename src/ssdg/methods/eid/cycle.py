@@ -10,6 +10,7 @@ from .labeling import Labeling
 from .self_labeling import fit_self_labeled
 from .settings import (
     BEST,
+    BEST_DIGITS,
     BEST_PRETRAINED,
     BEST_RANDOM,
     FAST,
@@ -74,6 +75,7 @@ register(
             "quick none": QUICK_DIGITS,
             "best": BEST,
             "best random": BEST_RANDOM,
+            "best none": BEST_DIGITS,
             "best pretrained": BEST_PRETRAINED,
         },
         algorithm=fit,

@@ -232,6 +232,7 @@ BEST_RANDOM: dict[str, Any] = {
     "average_decay": 0.0,
     "memory": 0.0,
 }
+BEST_DIGITS: dict[str, Any] = {"lr": 0.1}  # character-cnn has normalization layers
 BEST_PRETRAINED: dict[str, Any] = {
     "first_labels": "self-training",
     "style": True,
