@@ -90,7 +90,7 @@ class LeanMaxPool2d(nn.MaxPool2d):
 class LeanInstanceNorm2d(nn.InstanceNorm2d):
     """Instance normalization that keeps the memory order of its maps; the numbers of its base class.
 
-    PyTorch's never returns channels last, so the layers before and behind it convert their maps: a fifth of a
+    PyTorch's never returns channels last, so the layers before and behind it convert their maps: a sixth of a
     training step of `character-cnn`.
     """
 

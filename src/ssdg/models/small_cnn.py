@@ -86,5 +86,7 @@ def stage(in_channels: int, width: int, norm: type[LeanInstanceNorm2d | nn.Batch
     Max and ReLU commute, so without normalization the order changes nothing.
     """
     conv = nn.Conv2d(in_channels, width, 3, padding=1, bias=norm is None)
-    norms = [] if norm is None else [norm(width, affine=True)]
-    return nn.Sequential(conv, nn.MaxPool2d(2), *norms, nn.ReLU(inplace=True))
+    if norm is None:
+        return nn.Sequential(conv, nn.MaxPool2d(2), nn.ReLU(inplace=True))
+    # Maps of LeanInstanceNorm2d are views: an in-place change of one makes autograd copy it.
+    return nn.Sequential(conv, nn.MaxPool2d(2), norm(width, affine=True), nn.ReLU())
