@@ -115,6 +115,18 @@ def test_without_dual_both_networks_learn_all_pseudo_labels():
 
 
 @pytest.mark.parametrize("networks", [1, 2])
+def test_without_averages_the_networks_predict(networks):
+    """Averages of decay 0 would be copies of the networks."""
+    averaged = learner(networks=networks, average_decay=0)
+    assert list(averaged.nets) == ["first", "second"][:networks]
+    plain = PlainAveraged(averaged.nets, averaged.settings)
+    for step in range(3):
+        averaged.step(batch(), at(LAST, step))
+        plain.step(5 if networks == 2 else 10, step)
+    torch.testing.assert_close(averaged.logits(X), torch.stack([net(X) for net in plain.nets]), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("networks", [1, 2])
 def test_a_batch_of_the_labeled_domain_has_cross_entropy_alone(networks):
     averaged = learner(networks=networks)
     expected = sum(plain_cross_entropy(net(X), Y).item() for net in averaged.networks)

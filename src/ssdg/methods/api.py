@@ -83,7 +83,6 @@ class Settings(BaseModel):
     weight_decay: float = Field(5e-4, ge=0)
 
     path_fields: ClassVar[tuple[str, ...]] = ()  # settings that hold a path: hashes use its last part only
-    revision: ClassVar[int] = 1  # increased when the same settings give other numbers: runs must not mix the two
     crawl_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults that change if an unlabeled domain is a crawl
 
     @field_validator("*", mode="before")
@@ -91,6 +90,11 @@ class Settings(BaseModel):
     def _reject_bool(cls, value: Any, info: ValidationInfo) -> Any:
         is_switch = cls.model_fields[str(info.field_name)].annotation is bool
         return value if is_switch else reject_bool(value)
+
+    @property
+    def revision(self) -> int:
+        """Increased when the same settings give other numbers, because a run must not mix the two."""
+        return 1
 
     @classmethod
     def nested_methods(cls, values: Mapping[str, Any]) -> dict[str, Method]:

@@ -18,17 +18,21 @@ from .settings import SELF, EidSettings
 
 
 class AveragedNetworks:
-    """One or two networks and the moving average of each; `logits` returns those of the averages."""
+    """One or two networks and the moving average of each; `logits` returns those of the averages.
+
+    With `average_decay=0` there are no averages, and `logits` returns those of the networks.
+    """
 
     def __init__(self, make_backbone: MakeBackbone, sizes: Sizes, settings: EidSettings) -> None:
         self.settings = settings
         num = settings.networks
         self.networks = [build_network(make_backbone, sizes.num_classes, settings) for _ in range(num)]
-        self.averages = [EMA(network, settings.average_decay) for network in self.networks]
-        names = ("first", "second")[:num]
+        decay = settings.average_decay
+        self.averages = [EMA(network, decay) for network in self.networks] if decay else []
+        names = ("first", "second")
         # Averages come first: features in reports are those of the first backbone.
-        self.nets = nn.ModuleDict({f"{name}_average": net for name, net in zip(names, self.averages, strict=True)})
-        self.nets.update(dict(zip(names, self.networks, strict=True)))
+        self.nets = nn.ModuleDict({f"{name}_average": net for name, net in zip(names, self.averages, strict=False)})
+        self.nets.update(dict(zip(names, self.networks, strict=False)))
         self.opts = {"networks": sgd(self.networks, settings)}
 
     def step(self, batch: Batch, at: Progress) -> dict[str, Tensor]:
@@ -40,10 +44,13 @@ class AveragedNetworks:
             terms["diversity"] = total(label_diversity(part[~trusted]) for part in logits)
         loss = total(terms.values())
         descend(loss, self.opts["networks"])
-        decay = ema_decay(int(at.schedule_step), self.settings.average_decay)
-        for network, average in zip(self.networks, self.averages, strict=True):
-            average.update(network, decay)
+        self._update_averages(at)
         return {"loss": loss.detach(), **{name: term.detach() for name, term in terms.items()}}
+
+    def _update_averages(self, at: Progress) -> None:
+        decay = ema_decay(int(at.schedule_step), self.settings.average_decay)
+        for average, network in zip(self.averages, self.networks, strict=False):
+            average.update(network, decay)
 
     def _losses(self, logits: list[Tensor], y: Tensor, trusted: Tensor, at: Progress) -> list[Tensor]:
         """Return the cross-entropy of each network; with two, on the pseudo-labels that the other finds clean."""
@@ -58,8 +65,8 @@ class AveragedNetworks:
         return [cross_entropy(part[rows], y[rows]) for part, rows in zip(logits, reversed(picked), strict=True)]
 
     def logits(self, x: Tensor) -> Tensor:
-        """Return (networks, B, classes) of the averages."""
-        return stack([average(x) for average in self.averages])
+        """Return (networks, B, classes) of the averages, or of the networks if there are none."""
+        return stack([net(x) for net in self.averages or self.networks])
 
 
 def build_networks(make_backbone: MakeBackbone, sizes: Sizes, cfg: EidSettings) -> DualNetworks | AveragedNetworks:

@@ -38,8 +38,13 @@ class DcgSettings(Settings):
     style_detach: bool = Field(False, description="treat style statistics as constants in the gradient")
     networks: int = Field(2, ge=1, le=2, description="with apl=self, the number of networks")
     average_decay: float = Field(
-        0.99, ge=0, lt=1, description="with apl=self, decay of the averaged weights per step"
+        0.99, ge=0, lt=1, description="with apl=self, decay of the averaged weights per step; 0: no averages"
     )
+
+    @property
+    def revision(self) -> int:
+        """2 without averages: 1 stored copies of the networks as averages, and `trust` ignored keywords."""
+        return 1 if self.average_decay else 2
 
     def rate(self, epoch: int, epochs: int) -> float:
         """Return r(t), the share of a batch that small-loss sampling selects in an epoch (from 0) of a stage."""

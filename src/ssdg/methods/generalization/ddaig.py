@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor, nn, no_grad
@@ -33,7 +32,10 @@ class DdaigSettings(GroupSettings):
     warmup: int = Field(0, ge=0, description="epochs in which the classifier sees no perturbed images")
     width: int = Field(32, ge=1, description="channels of the perturbation network")
 
-    revision: ClassVar[int] = 2  # 1 added the change to images in [0, 1], about four times as strong
+    @property
+    def revision(self) -> int:
+        """2: revision 1 added the change to images in [0, 1], about four times as strong."""
+        return 2
 
 
 class Ddaig:
