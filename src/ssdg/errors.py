@@ -115,3 +115,8 @@ def unknown(kind: str, name: str, choices: list[str] | tuple[str, ...]) -> UserE
     """Return the error for a name that is not among `choices`."""
     word = truncate(name)
     return UserError(f"unknown {kind} '{word}'{suggest(word, choices)}; choose from {', '.join(choices)}")
+
+
+def count_noun(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 image`, `2,500 images`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

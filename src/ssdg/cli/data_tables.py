@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..errors import count_noun
 from ..safe_csv import write_rows
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def caption(statistics: Statistics) -> str:
     num_images = sum(domain.total.images for domain in statistics.domains)
     known = f", known as {statistics.dataset.name}" if statistics.dataset else ""
     has_ood = any(domain.total.ood is not None for domain in statistics.domains)
-    return f"{num_images:,} images{known}." + (" OOD: images that belong to no class." if has_ood else "")
+    return f"{count_noun(num_images, 'image')}{known}." + (" OOD: images that belong to no class." if has_ood else "")
 
 
 def count_table(statistics: Statistics) -> Table:
@@ -83,7 +84,7 @@ def print_findings(findings: Sequence[Finding], *, by_class: bool = False) -> No
     Console().print(table)
     num_hidden = sum(max(count - MAX_PER_KIND, 0) for count in counts.values())
     hidden = f", {num_hidden} not shown; use --json to list all" if num_hidden else ""
-    Console().print(f"{len(findings)} findings{hidden}")
+    Console().print(f"{count_noun(len(findings), 'finding')}{hidden}")
 
 
 def header(statistics: Statistics) -> Cells:

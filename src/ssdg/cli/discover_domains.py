@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..errors import UserError, one_line
+from ..errors import UserError, count_noun, one_line
 from . import Threads
 
 if TYPE_CHECKING:
@@ -142,12 +142,7 @@ def print_summary(discovered: DiscoveredFolder, out: Path) -> None:
     for number, name in enumerate(discovered.names):
         is_member = discovered.domain == number
         confidence = discovered.confidence[is_member].mean()
-        print(f"{name}: {plural(int(is_member.sum()), 'image')}, mean confidence {confidence:.2f}")
-    skipped = f"; {plural(len(unreadable), 'file')} could not be read" if unreadable else ""
-    domains, images = plural(len(discovered.names), "domain"), plural(len(discovered.items), "image")
+        print(f"{name}: {count_noun(int(is_member.sum()), 'image')}, mean confidence {confidence:.2f}")
+    skipped = f"; {count_noun(len(unreadable), 'file')} could not be read" if unreadable else ""
+    domains, images = count_noun(len(discovered.names), "domain"), count_noun(len(discovered.items), "image")
     print(f"{domains} of {images} written to {out} and {sheet_of(out)}{skipped}")
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..errors import UserError
+from ..errors import UserError, count_noun
 
 if TYPE_CHECKING:
     import numpy as np
@@ -173,7 +173,7 @@ def print_scores(scores: dict[str, Any], curve: Path | None) -> None:
 
 def accuracy_table(scores: dict[str, Any]) -> Table:
     """Return the accuracy of every network, of their mean, and of the mean per class."""
-    title = f"accuracy (%) on {scores['images']:,} images"
+    title = f"accuracy (%) on {count_noun(scores['images'], 'image')}"
     table = Table("", "images", "accuracy", title=title, title_justify="left", title_style="bold")
     for name, value in scores["accuracy"].items():
         table.add_row(name.replace("_", " "), f"{scores['images']:,}", f"{value:.2f}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..errors import Stopped, UserError
+from ..errors import Stopped, UserError, count_noun
 from . import Threads
 from .predict import Flag, progress_bar
 
@@ -150,4 +150,5 @@ def print_summary(exported: Exported, num_features: int, out: Path) -> None:
     if more := counts.unreadable - len(unreadable):
         print(f"unreadable: {more:,} more", file=sys.stderr)
     note = f"; {counts.unreadable:,} could not be read" if counts.unreadable else ""
-    print(f"{num_features:,} features of {counts.rows - counts.unreadable:,} images written to {out}{note}")
+    images = count_noun(counts.rows - counts.unreadable, "image")
+    print(f"{num_features:,} features of {images} written to {out}{note}")

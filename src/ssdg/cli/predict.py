@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from ..errors import Stopped, UserError
+from ..errors import Stopped, UserError, count_noun
 from . import Threads
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def summarize(counts: RowCounts, out: Path, *, rejecting: bool) -> str:
     """Return the last line of the output."""
     unknown = f", {counts.unknown:,} of them unknown" if rejecting else ""
     note = f"; {counts.unreadable:,} could not be read, see the column error" if counts.unreadable else ""
-    return f"{counts.rows - counts.unreadable:,} images classified into {out}{unknown}{note}"
+    return f"{count_noun(counts.rows - counts.unreadable, 'image')} classified into {out}{unknown}{note}"
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...config import RunConfig
 from ...data.hidden import Problem
+from ...errors import count_noun
 from ...machine import Machine
 from ...schema import to_json
 from ..plan import plan
@@ -101,8 +102,3 @@ def human_bytes(count: float) -> str:
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count / 1e3:.0f} kB"
-
-
-def count_noun(count: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

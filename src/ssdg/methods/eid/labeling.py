@@ -104,7 +104,7 @@ class Labeling:
             is_open = hasattr(labeler, "open_logits")
             voter, rule = (Rejecting(labeler), known_rule) if is_open else (labeler, argmax_rule)
             views = 0 if joint is None else ALL_VIEWS
-            title = "labelers (APL)"
+            title = "first labels" if key == "first" else "labelers (APL)"
             labels[name] = trainer.label(f"{key}/{name}", voter, pool, rule, round=cycle, title=title, views=views)
         return labels
 
