@@ -52,6 +52,13 @@ class MergedResults(Results):
         earlier = {(task, seed): e.accuracy for (name, task, seed), e in self.earlier.items() if name == row}
         return {**earlier, **super().scores(row, number, network)}
 
+    def count_cells(self) -> tuple[int, int]:
+        """Return the number of known accuracies, and that of all cells; a row and task without any count as one."""
+        known = self.commits("").keys()
+        expected = known | {(cell.row, cell.task, cell.seed) for cell in self.grid.cells}
+        lacking = {(row.name, task) for row in self.grid.rows for task in self.grid.tasks} - {k[:2] for k in expected}
+        return len(known), len(expected) + len(lacking)
+
     def commits(self, commit: str) -> dict[Key, str]:
         """Return the commit of every accuracy; those of the folder are of `commit`."""
         done = {(c.row, c.task, c.seed): commit for c in self.grid.cells if c.id in self.by_cell}

@@ -126,3 +126,4 @@ def test_earlier_accuracies_stay_in_a_results_page(tmp_path: Path) -> None:
     assert merged.scores("eid", "last-five") == {("a>b", 0): 70.0, ("a>b", 1): 71.0}
     assert merged.scores("probe", "last-five") == {("a>b", 0): 50.0}
     assert merged.commits("bbb") == {("eid", "a>b", 0): "aaa", ("eid", "a>b", 1): "bbb", ("probe", "a>b", 0): "aaa"}
+    assert merged.count_cells() == (3, 5)  # a>c lacks both rows

@@ -212,6 +212,10 @@ class Results:
     grid: Grid
     by_cell: Mapping[str, Result]  # by id of the cell
 
+    def count_cells(self) -> tuple[int, int]:
+        """Return the number of finished cells, and that of all cells."""
+        return sum(cell.id in self.by_cell for cell in self.grid.cells), len(self.grid.cells)
+
     def accuracy(self, cell: Cell, number: Number, network: Network = "mean") -> float | None:
         """Return the accuracy (%) of a network on the target; None if the cell is not finished.
 

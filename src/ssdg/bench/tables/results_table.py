@@ -185,9 +185,9 @@ def _notes(results: Results, lines: Sequence[Line], number: Number, network: Net
     if network != "mean":
         notes.append(f"{AVERAGE_OF_MEAN}: the same average with the networks' probabilities averaged.")
     notes += _seed_notes(_seed_counts(lines))
-    num_done = sum(cell.id in results.by_cell for cell in grid.cells)
-    if num_done < len(grid.cells):
-        counts = f"{num_done:,} of {len(grid.cells):,} cells are done"
+    num_done, num_cells = results.count_cells()
+    if num_done < num_cells:
+        counts = f"{num_done:,} of {num_cells:,} cells are done"
         notes.append(f"{counts}; -: no cell is done, or the average lacks a task.")
     if paper:
         notes.append(_paper_note(lines))
