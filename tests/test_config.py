@@ -229,6 +229,7 @@ def test_best_for_small_images_starts_on_the_labeled_domain() -> None:
     assert (config.augment, config.views, config.warm_epochs) == ("character-views", 0, 0)
     values = config.flat()
     assert (values["apl"], values["first_labels"], values["networks"]) == ("self", "self", 1)
+    assert (values["diversity"], values["style"], values["dual"]) == (True, False, False)
     assert values["start_epochs"] > 0
     assert values["trust"] > 0
 

@@ -214,8 +214,8 @@ QUICK_DIGITS: dict[str, Any] = {
     "iterations": 27,
     "labeler": {"epochs": 3},
 }
-# One network that labels for itself. Of the paper's parts, style confusion pays behind a frozen pretrained trunk and
-# not for the digits CNN: docs/results/best-pacs.md, best-digits.md.
+# One network that labels for itself. Of the paper's parts, style confusion pays behind a frozen pretrained trunk, and
+# label diversity for networks with random weights: docs/results/best-pacs.md, best-digits.md.
 BEST: dict[str, Any] = {
     "apl": SELF,
     "warm_epochs": 0,
@@ -234,8 +234,11 @@ BEST_RANDOM: dict[str, Any] = {
     "epochs": 3,
     "label_views": 1,
     "trust": 2.0,
+    "first_share": 0.5,
+    "last_share": 1.0,
     "average_decay": 0.0,
     "memory": 0.0,
+    "diversity": True,
 }
 BEST_DIGITS: dict[str, Any] = {"lr": 0.1}  # character-cnn has normalization layers
 BEST_PRETRAINED: dict[str, Any] = {
