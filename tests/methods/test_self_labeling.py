@@ -49,18 +49,20 @@ def test_without_a_start_the_networks_label_as_they_are_built():
     assert recorder.order() == cycle_of(1, "sea", "sky")
 
 
+SELF_TRAINING = [
+    ("train", "probe/round1", 1),
+    ("label", "probe/sea/round1", 1),
+    ("label", "probe/sky/round1", 1),
+    ("train", "probe/round2", 1),
+    ("label", "first/sea", 1),
+    ("label", "first/sky", 1),
+]
+
+
 def test_first_labels_by_self_training():
-    recorder, cfg, product = run(
-        first_labels="self-training", start_epochs=1, cycles=2, label_views=3, labeler={"rates": (0.5,)}
-    )
+    recorder, cfg, product = run(first_labels="self-training", cycles=2, label_views=3, labeler={"rates": (0.5,)})
     assert recorder.order() == [
-        ("train", "start", 1),
-        ("train", "probe/round1", 1),
-        ("label", "probe/sea/round1", 1),
-        ("label", "probe/sky/round1", 1),
-        ("train", "probe/round2", 1),
-        ("label", "first/sea", 1),
-        ("label", "first/sky", 1),
+        *SELF_TRAINING,
         ("train", "dcg", 1),  # on the first labels: the networks have learned none yet
         *cycle_of(2, "sea", "sky"),
     ]
@@ -71,6 +73,12 @@ def test_first_labels_by_self_training():
     assert not any(stage["product"] for stage in recorder.trained("probe/round2"))
     views = {call[1]: call[4]["views"] for call in recorder.calls if call[0] == "label"}
     assert (views["first/sea"], views["apl/sea"], views["apl/sky"]) == (ALL_VIEWS, 3, 3)
+
+
+def test_networks_that_have_started_label_together_with_the_first_labels():
+    recorder, *_ = run(first_labels="self-training", start_epochs=1, cycles=2, labeler={"rates": (0.5,)})
+    cycles = [call for number in (1, 2) for call in cycle_of(number, "sea", "sky")]
+    assert recorder.order() == [("train", "start", 1), *SELF_TRAINING, *cycles]
 
 
 def test_first_labels_by_a_labeler_of_each_domain():
@@ -212,6 +220,18 @@ def test_earlier_cycles_count_half():
 def test_the_weight_of_earlier_cycles_can_be_set(memory, expected):
     recorder, *_ = run(SMALL, predicted_logits, cycles=3, memory=memory)
     assert [recorder.labels["apl/sea", cycle].y.tolist() for cycle in (1, 2, 3)] == expected
+
+
+@pytest.mark.parametrize(("settings", "expected"), [({}, 0.6), ({"start_epochs": 1}, 0.45)])
+def test_started_networks_and_first_labels_count_half(settings, expected):
+    """The labeler says 0.6 of class 0, the networks 0.3; without a start they have learned nothing to say."""
+
+    def logits(learner, n, round):
+        return logits_of([0.6 if learner.key.startswith("apl") else 0.3] * n)
+
+    recorder, *_ = run(SMALL, logits, cycles=1, first_labels="mcd", **settings)
+    learned = recorder.trained("dcg")[0]["labeled"]
+    assert {*learned.y[~learned.trusted].tolist()} == {0 if expected > 0.5 else 1}
 
 
 @pytest.mark.parametrize(("first_labels", "expected"), [("mcd", 0), ("self", 1)])

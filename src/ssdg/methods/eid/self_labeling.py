@@ -91,8 +91,8 @@ def fit_self_labeled(task: Task, trainer: Trainer, build: Build, cfg: EidSetting
             rule = RememberingShare(
                 cfg.share(cycle), cfg.memory, cfg.trust, remembered.get(name), keywords, cfg.networks
             )
-            if cycle == 1 and name in first:
-                labels = rule.choose(first[name])  # the networks have learned nothing yet
+            if cycle == 1 and name in first and not cfg.start_epochs:  # the networks have learned nothing yet
+                labels = rule.choose(first[name])
             else:
                 labels = trainer.label(
                     f"apl/{name}", networks, pool, rule, round=cycle, title="self-labels (APL)", views=cfg.label_views

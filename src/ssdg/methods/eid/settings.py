@@ -81,7 +81,10 @@ class EidSettings(DcgSettings):
     )
     # APL by the run's own networks, apl=self
     start_epochs: int = Field(
-        0, ge=0, description="with apl=self, epochs on the labeled domain before the first cycle"
+        0,
+        ge=0,
+        description="with apl=self, epochs on the labeled domain before the first cycle; the networks then label "
+        "together with first_labels",
     )
     first_share: float = Field(
         0.3, gt=0, le=1, description="with apl=self, pseudo-labels used in the first cycle, of a class's fair share"
@@ -118,6 +121,11 @@ class EidSettings(DcgSettings):
         names = [str(values.get(key, cls.model_fields[key].default)) for key in ("apl", "first_labels")]
         name = names[1] if names[0] == SELF else names[0]
         return {} if name == SELF else {"labeler": find_labeler(name, also=SELF)}
+
+    @property
+    def revision(self) -> int:
+        """2 also for a start before first labels: 1 ignored the networks in the first cycle."""
+        return 2 if self.start_epochs and self.is_pretrained else super().revision
 
     def extra_backbones(self) -> dict[str, tuple[str, str | None]]:
         """Return the backbone of the labelers if it is not the run's."""
