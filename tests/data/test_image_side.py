@@ -76,7 +76,7 @@ def resolved(labeled: Path, **more: Any) -> Any:
 @pytest.mark.parametrize("side", [28, 32, 40])
 def test_small_images_are_trained_as_characters(side: int, tmp_path: Path) -> None:
     config = resolved(folder_of(tmp_path, (side, side)))
-    assert (config.backbone, config.weights, config.size) == ("digits-cnn", "none", 32)
+    assert (config.backbone, config.weights, config.size) == ("character-cnn", "none", 32)
     assert (config.augment, config.freeze) == ("character-views", "none")
 
 
@@ -115,7 +115,7 @@ def test_embedded_digits_are_characters_without_a_look_at_them(cache: Path, monk
     monkeypatch.setattr("ssdg.engine.setup.typical_side", lambda *_: pytest.fail("looked"))
     settings = {"data": "digits", "labeled": "syn", "target": "mnist", "preset": "best"}
     config, _ = resolve_roles(settings, open_benchmark(settings, cache))
-    assert (config.backbone, config.size, config.augment) == ("digits-cnn", 32, "character-views")
+    assert (config.backbone, config.size, config.augment) == ("character-cnn", 32, "character-views")
 
 
 def folder_with(content: str, root: Path) -> Path:
@@ -147,7 +147,7 @@ def test_folders_without_images_are_reported_as_with_any_preset(
 ) -> None:
     folder = folder_with(content, tmp_path)
     words = ["train", "--labeled", folder, "--out", tmp_path / "run", "--cache", tmp_path / "cache"]
-    network = ["backbone=digits-cnn", "weights=none", "size=32"]  # no download
+    network = ["backbone=character-cnn", "weights=none", "size=32"]  # no download
     error = complaint(*words, *network)
     assert message in error
     assert error == complaint(*words, "--preset", "quick", "--method", "source-only", *network)
@@ -160,5 +160,5 @@ def test_a_run_of_small_images_says_what_was_chosen(
     where = ["--labeled", world / "photo", "--unlabeled", world / "neon", "--cache", cache, "--out", tmp_path / "run"]
     assert call([str(word) for word in ("train", *where, "--dry-run", "--device", "cpu", "precision=fp32")]) == 0
     out = capsys.readouterr().out
-    assert "digits-cnn, weights none, 32 px" in out
+    assert "character-cnn, weights none, 32 px" in out
     assert "recipe     small images, so a small network; random weights; randomized views (never mirrored)" in out
