@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import sys
 import zipfile
 from pathlib import Path
 
@@ -276,6 +277,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "__init__.py").write_text("raise RuntimeError('imported')")
     torch.save(build_backbone("efficientnet-lite1").state_dict(), file)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, folder.name, raising=False)  # the real one, if another test imported it
     return file
 
 
